@@ -1,0 +1,27 @@
+"""Places and helpers that tests share; fixtures that use them stand in conftest.py."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+SRC = ROOT / "src" / "agentloupe"
+SHARED = ROOT.parent / "shared"  # sample data that is too large and too foreign to live in the repository
+
+
+def shared_folder() -> Path:
+    """The folder `../shared` beside the repository; skips the calling test, visibly, where it is absent."""
+    if not SHARED.is_dir():
+        pytest.skip("needs ../shared (sample data beside the repository)")
+    return SHARED
+
+
+def case_folder(number: str) -> Path:
+    """The folder of the shared case whose name begins with `number`, e.g. "04"."""
+    prefix = f"{number}-"
+    found = sorted(p for p in (shared_folder() / "cases").iterdir() if p.name.startswith(prefix))
+    if len(found) != 1:
+        pytest.fail(f"../shared/cases holds {len(found)} folders named {prefix}*, expected one")
+    return found[0]
