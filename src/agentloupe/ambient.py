@@ -1,0 +1,290 @@
+"""What surrounds a call: the current boundary, the logical place of the caller, and the recorder's own time and ids.
+
+This is the only module (beside the recorder) that reads the wall clock and makes ids. Ids come from the operating
+system, never from `random`, so that a seeded application draws the same numbers with and without Loupe.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import sys
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TypeVar, cast
+
+from agentloupe.call import Call
+from agentloupe.canonical import Json
+from agentloupe.ports import Boundary, Perform, Serve
+
+__all__ = [
+    "Lane",
+    "Place",
+    "acall",
+    "call",
+    "caller",
+    "current",
+    "inside",
+    "monotonic_ms",
+    "new_event_id",
+    "new_run_id",
+    "new_span_id",
+    "new_trace_id",
+    "note",
+    "now",
+    "place",
+    "random_base32",
+    "random_hex",
+    "span",
+]
+
+T = TypeVar("T")
+
+# --- time and ids -----------------------------------------------------------------------------------------------------
+
+
+def now() -> str:
+    """The time: UTC, ISO 8601 with microseconds and `Z`."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def monotonic_ms() -> float:
+    """A clock for durations, in milliseconds."""
+    return time.perf_counter_ns() / 1e6
+
+
+def new_event_id() -> str:
+    """A UUIDv7 (RFC 9562): 48 bits of milliseconds, then chance from the operating system."""
+    chance = int.from_bytes(os.urandom(10), "big")
+    value = (time.time_ns() // 1_000_000) << 80 | 0x7 << 76 | (chance >> 68) << 64 | 0x2 << 62 | chance & (1 << 62) - 1
+    text = f"{value:032x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def random_hex(digits: int) -> str:
+    """That many random hex digits."""
+    return os.urandom((digits + 1) // 2).hex()[:digits]
+
+
+def random_base32(digits: int) -> str:
+    """That many random digits of Crockford's base 32, lower case."""
+    return "".join("0123456789abcdefghjkmnpqrstvwxyz"[byte & 31] for byte in os.urandom(digits))
+
+
+def new_trace_id() -> str:
+    """A W3C trace id: 32 hex digits."""
+    return random_hex(32)
+
+
+def new_span_id() -> str:
+    """A W3C span id: 16 hex digits."""
+    return random_hex(16)
+
+
+def new_run_id(agent: str) -> str:
+    """`<agent>-<yymmdd>-<6 base32>`; characters that a shell or a file name would mind become `-`."""
+    safe = "".join(c if c.isalnum() or c in "_." else "-" for c in agent).strip("-.") or "run"
+    return f"{safe[:48]}-{datetime.now(UTC):%y%m%d}-{random_base32(6)}"
+
+
+# --- place: lanes and spans -------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Lane:
+    """The logical path of the task or thread that makes calls; counts them from 0."""
+
+    path: str
+    calls: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a call stands: fixed when the call is made, before anything is awaited."""
+
+    lane: str
+    n: int
+    span_id: str
+    parent_span_id: str | None
+
+    @property
+    def call_id(self) -> str:
+        """Unique in its run: the lane and the number of the call in it."""
+        return f"{self.lane}.{self.n}"
+
+
+@dataclass(slots=True)
+class Surroundings:
+    """What the current context knows: the boundary, the lane, the span around it, the call being performed."""
+
+    boundary: Boundary
+    lane: Lane
+    span_id: str | None
+    performing: Perform | None = None
+
+
+_surroundings: ContextVar[Surroundings | None] = ContextVar("agentloupe", default=None)
+
+
+def current() -> Boundary | None:
+    """The boundary of the run that this code belongs to, if any."""
+    here = _surroundings.get()
+    return here.boundary if here else None
+
+
+@contextmanager
+def inside(boundary: Boundary, *, lane: Lane | None = None, span_id: str | None = None) -> Iterator[None]:
+    """Makes `boundary` the current one."""
+    token = _surroundings.set(Surroundings(boundary, lane or Lane("0"), span_id))
+    try:
+        yield
+    finally:
+        _surroundings.reset(token)
+
+
+@contextmanager
+def span(span_id: str) -> Iterator[None]:
+    """Calls made inside belong to this span (a nested agent)."""
+    here = _surroundings.get()
+    if here is None:
+        yield
+        return
+    token = _surroundings.set(Surroundings(here.boundary, here.lane, span_id, here.performing))
+    try:
+        yield
+    finally:
+        _surroundings.reset(token)
+
+
+def place() -> Place:
+    """The place of the next call of this lane. Boundaries ask once per `decide`."""
+    here = _surroundings.get()
+    if here is None:
+        raise RuntimeError("no boundary here")
+    n = here.lane.calls
+    here.lane.calls = n + 1
+    return Place(here.lane.path, n, new_span_id(), here.span_id)
+
+
+def note(name: str, value: Json) -> None:
+    """Adds a structural fact to the call being performed: lists grow by `value`, anything else is replaced.
+
+    Names that end in `[]` are lists (`tries[]`). Does nothing outside a call.
+    """
+    here = _surroundings.get()
+    if here is None or here.performing is None:
+        return
+    facts = here.performing.facts
+    if name.endswith("[]"):
+        grown = facts.setdefault(name[:-2], [])
+        cast("list[Json]", grown).append(value)
+    else:
+        facts[name] = value
+
+
+# --- the two drivers --------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _performing(boundary: Boundary, perform: Perform) -> Iterator[None]:
+    """Calls made while a call is performed are its inner calls, in a lane of their own below it."""
+    here = _surroundings.get()
+    token = _surroundings.set(_inner(boundary, perform, here))
+    try:
+        yield
+    finally:
+        _surroundings.reset(token)
+
+
+def _inner(boundary: Boundary, perform: Perform, here: Surroundings | None) -> Surroundings:
+    at = perform.token
+    if isinstance(at, _HasPlace):
+        return Surroundings(boundary, Lane(f"{at.place.call_id}~"), at.place.span_id, perform)
+    lane = here.lane if here else Lane("0")
+    return Surroundings(boundary, lane, here.span_id if here else None, perform)
+
+
+class _HasPlace:
+    """Base for a boundary's tokens, so that inner calls find their place."""
+
+    __slots__ = ("place",)
+    place: Place
+
+
+HasPlace = _HasPlace
+
+
+def call(request: Call, perform: Callable[[], T]) -> T:
+    """Sends one call through the current boundary, or straight to the world where there is none."""
+    boundary = current()
+    if boundary is None:
+        return perform()
+    turn = boundary.decide(request)
+    if isinstance(turn, Serve):
+        if turn.error is not None:
+            raise turn.error
+        return cast("T", turn.value)
+    try:
+        with _performing(boundary, turn):
+            value = turn.instead() if turn.instead else perform()
+    except BaseException as error:
+        boundary.failed(turn, error)
+        raise
+    return cast("T", boundary.finished(turn, value))
+
+
+async def acall(request: Call, perform: Callable[[], Awaitable[T]]) -> T:
+    """Async twin of `call`."""
+    boundary = current()
+    if boundary is None:
+        return await perform()
+    turn = boundary.decide(request)
+    if isinstance(turn, Serve):
+        if turn.error is not None:
+            raise turn.error
+        return cast("T", turn.value)
+    try:
+        with _performing(boundary, turn):
+            value = turn.instead() if turn.instead else await perform()
+            if inspect.isawaitable(value):
+                value = await value
+    except BaseException as error:
+        boundary.failed(turn, error)
+        raise
+    return cast("T", boundary.finished(turn, value))
+
+
+# --- the caller's line ------------------------------------------------------------------------------------------------
+
+_OWN = os.path.dirname(os.path.abspath(__file__))
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """A line of the user's code."""
+
+    file: str
+    line: int
+    function: str = field(default="")
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+def caller() -> Caller | None:
+    """The innermost frame that is neither Loupe's nor an installed library's: the user's line that made the call."""
+    frame = sys._getframe(1)
+    fallback: Caller | None = None
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not file.startswith(_OWN) and not file.startswith("<"):
+            found = Caller(file, frame.f_lineno, frame.f_code.co_qualname)
+            if "site-packages" not in file and f"{os.sep}lib{os.sep}python" not in file:
+                return found
+            fallback = fallback or found
+        frame = frame.f_back
+    return fallback

@@ -1,0 +1,51 @@
+"""A recording: the ordered events of one run, with a way to its bodies. The evidence, whatever it lies in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from agentloupe.canonical import Json
+from agentloupe.errors import Damaged
+from agentloupe.event import Event
+from agentloupe.pack import unpack
+
+__all__ = ["GetBodies", "Recording"]
+
+GetBodies = Callable[[Sequence[str]], Mapping[str, bytes]]
+"""Bodies by digest. What is not there is left out of the answer; what does not fit its digest raises `Corrupt`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """Events of one run in order of `sequence`, as they were sealed.
+
+    Attributes:
+        run_id: the run.
+        events: all events; their chain is not yet checked (see `verify`).
+        get: the bodies.
+        origin: where it was read from, for messages (a run id, a file name).
+    """
+
+    run_id: str
+    events: tuple[Event, ...]
+    get: GetBodies
+    origin: str
+
+    def body(self, digest: str | None) -> Json:
+        """The value behind a digest, whole.
+
+        Raises:
+            Damaged: the body (or a part of it) is not there; `reason` is `body_missing`.
+            Corrupt: its bytes do not fit its digest.
+        """
+        if digest is None:
+            return None
+        try:
+            return unpack(digest, self.get)
+        except KeyError as missing:
+            raise Damaged(
+                f"{self.origin}: body {digest[:12]} is not there",
+                hint="it was deleted, or the file was cut; the flow can still be read",
+                reason="body_missing",
+            ) from missing
