@@ -19,7 +19,7 @@ from typing import TypeVar, cast
 
 from agentloupe.call import Call
 from agentloupe.canonical import Json
-from agentloupe.ports import Boundary, Perform, Serve
+from agentloupe.ports import Boundary, Opener, Perform, Serve
 
 __all__ = [
     "Lane",
@@ -36,6 +36,8 @@ __all__ = [
     "new_trace_id",
     "note",
     "now",
+    "opener",
+    "opening_with",
     "place",
     "random_base32",
     "random_hex",
@@ -184,6 +186,34 @@ def note(name: str, value: Json) -> None:
         cast("list[Json]", grown).append(value)
     else:
         facts[name] = value
+
+
+# --- who opens sessions -----------------------------------------------------------------------------------------------
+
+_opener: ContextVar[Opener | None] = ContextVar("agentloupe_opener", default=None)
+_process_opener: list[Opener] = []
+
+
+def opener() -> Opener | None:
+    """Who decides what the start of an agent means here; `None` means: record."""
+    return _opener.get() or (_process_opener[-1] if _process_opener else None)
+
+
+@contextmanager
+def opening_with(chosen: Opener, *, process_wide: bool = False) -> Iterator[None]:
+    """Agents that start inside are opened by `chosen`; process-wide for a child that replays or forks a script."""
+    if process_wide:
+        _process_opener.append(chosen)
+        try:
+            yield
+        finally:
+            _process_opener.remove(chosen)
+        return
+    token = _opener.set(chosen)
+    try:
+        yield
+    finally:
+        _opener.reset(token)
 
 
 # --- the two drivers --------------------------------------------------------------------------------------------------

@@ -27,10 +27,13 @@ __all__ = [
     "Importer",
     "NewFold",
     "Note",
+    "Opener",
+    "Opening",
     "Perform",
     "Provider",
     "RunWriter",
     "Serve",
+    "Session",
     "Size",
     "Store",
 ]
@@ -87,6 +90,56 @@ class Boundary(Protocol):
 
     def failed(self, perform: Perform, error: BaseException) -> None:
         """Takes the exception of the real thing; the driver raises it afterwards."""
+        ...
+
+
+# --- sessions ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opening:
+    """An agent is about to run.
+
+    Attributes:
+        agent: the agent's name.
+        name: the run's name, or `None` for the opener's choice.
+        arguments: `{"args": [...], "kwargs": {...}}` in wire form.
+        entry: `module:function` of the agent, or `None` (a `with recording(...)` block, a script).
+        source_digest: digest of the agent's source text, if it can be read.
+        root: whether the run gets a root step `agent.run`.
+    """
+
+    agent: str
+    name: str | None = None
+    arguments: Json = None
+    entry: str | None = None
+    source_digest: str | None = None
+    tags: tuple[str, ...] = ()
+    task_id: str | None = None
+    root: bool = True
+    strict: bool = False
+
+
+class Session(Protocol):
+    """One agent running under one boundary. Exactly one of `finished` and `failed` ends it."""
+
+    run_id: str
+    boundary: Boundary
+
+    def finished(self, result: object) -> None:
+        """The agent returned. Raises `ReplayMismatch` when a replay's result is not the recorded one."""
+        ...
+
+    def failed(self, error: BaseException) -> None:
+        """The agent raised; the caller raises it again afterwards. Never raises."""
+        ...
+
+
+class Opener(Protocol):
+    """Decides what an agent's start means: a new recording, a replay, a fork. One implementation for each."""
+
+    def open(self, opening: Opening) -> Session:
+        """Begins the session of an agent that starts now."""
         ...
 
 
