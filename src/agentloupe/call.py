@@ -65,6 +65,8 @@ class Call:
         encode: result -> JSON. Called once, right after the call, so later edits of the result change nothing.
         decode: JSON -> a result of the type that was recorded.
         facts: JSON result -> structural facts for headers (usage, finish reason, model that answered, request id).
+        resend: performs the call with an edited input (a fork changes a model request); `None` where that makes no sense.
+            Returns an awaitable when the call is async.
         cheap: a plain read (clock, random, id, env), committed in groups.
         lost: paths in `input` that could not be recorded, with their types.
     """
@@ -77,6 +79,7 @@ class Call:
     encode: Callable[[object], Json]
     decode: Callable[[Json], object]
     facts: Callable[[Json], Attrs] = _no_facts
+    resend: Callable[[Json], object] | None = None
     cheap: bool = False
     lost: tuple[tuple[str, str], ...] = ()
 
