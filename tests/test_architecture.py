@@ -29,7 +29,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "PORTS": ("pack", "codecs", "recording", "ports", "ambient", "scribe", "settings", "schedule"),
     "ENGINE": (
         *("tape", "project", "privacy", "recorder", "replayer", "guard", "report", "cassette", "overrides"),
-        *("policy", "forker", "loop", "compare", "costs", "verify", "snapshot"),
+        *("policy", "forker", "loop", "align", "compare", "costs", "verify", "snapshot"),
     ),
     "ADAPTERS": ("store", "providers", "importers", "exporters"),
     "VERBS": ("sessions", "api", "instrument", "launch", "loopback", "demo"),
