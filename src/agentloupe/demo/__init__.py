@@ -1,0 +1,1 @@
+"""The demo: sample agents, their models and what is done with them."""

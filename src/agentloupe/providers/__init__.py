@@ -1,0 +1,1 @@
+"""Adapters to models: clients that are wrapped, providers that forks ask, and models that run on this machine."""
