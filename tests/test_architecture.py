@@ -25,7 +25,7 @@ PACKAGE = "agentloupe"
 
 # Room (module or folder directly under the package) by layer. Layers of one rank do not know each other.
 ROOMS: dict[str, tuple[str, ...]] = {
-    "WORDS": ("errors", "canonical", "arguments", "seal", "call", "event", "run", "step"),
+    "WORDS": ("errors", "jsontext", "canonical", "arguments", "seal", "call", "event", "run", "step"),
     "PORTS": ("pack", "codecs", "recording", "ports", "ambient", "scribe", "settings", "schedule"),
     "ENGINE": (
         *("tape", "project", "privacy", "recorder", "replayer", "guard", "report", "cassette", "overrides"),

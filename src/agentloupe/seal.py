@@ -1,0 +1,92 @@
+"""The hash chain of a run's events: `hash = SHA-256(prev_hash + canonical(envelope without the two hashes))`.
+
+A chain shows any change, gap or swap between its first and its last event; it does not show that its tail was cut.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from agentloupe.canonical import Json, canonical
+
+__all__ = ["GENESIS", "Fault", "Link", "Reason", "check_chain", "link"]
+
+GENESIS: Final = "0" * 64
+"""`prev_hash` of a run's first event."""
+
+Link = tuple[int, Mapping[str, Json], str, str]
+"""One sealed event: sequence, envelope, prev_hash, hash."""
+
+Reason = Literal["gap", "sequence", "run_id", "prev_hash", "hash"]
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """The first place where a chain does not hold.
+
+    Attributes:
+        sequence: the event (for `gap`: the event that came instead of the missing one).
+        reason: `gap` (a number is left out or comes again), `sequence` or `run_id` (the envelope says another one),
+            `prev_hash` (it does not point at the event before), `hash` (the envelope is not what was sealed).
+        expected: what it had to be.
+        actual: what it is.
+    """
+
+    sequence: int
+    reason: Reason
+    expected: str
+    actual: str
+
+
+def link(prev_hash: str, envelope: Mapping[str, Json]) -> str:
+    """The hash of an event: 64 hex digits. `prev_hash` and `hash` in the envelope take no part.
+
+    Raises:
+        TypeError: the envelope holds something that is no JSON.
+    """
+    sealed = dict(envelope)
+    sealed.pop("prev_hash", None)
+    sealed.pop("hash", None)
+    return hashlib.sha256(prev_hash.encode() + canonical(sealed)).hexdigest()
+
+
+def check_chain(
+    links: Iterable[Link], *, run_id: str | None = None, first: int = 1, head: str = GENESIS
+) -> Fault | None:
+    """The first fault of a chain, or `None`. Reads one event at a time.
+
+    Args:
+        links: sealed events in order.
+        run_id: whose events they must be; `None` takes it from the first one.
+        first: number of the first event.
+        head: hash of the event before the first.
+    """
+    expected = first
+    before = head
+    for sequence, envelope, prev_hash, sealed in links:
+        run_id = run_id or str(envelope.get("run_id"))
+        fault = _fault_of(sequence, envelope, (expected, run_id, before), (prev_hash, sealed))
+        if fault is not None:
+            return fault
+        expected, before = sequence + 1, sealed
+    return None
+
+
+def _fault_of(
+    sequence: int, envelope: Mapping[str, Json], wanted: tuple[int, str, str], hashes: tuple[str, str]
+) -> Fault | None:
+    expected, run_id, before = wanted
+    prev_hash, sealed = hashes
+    if sequence != expected:
+        return Fault(sequence, "gap", str(expected), str(sequence))
+    if envelope.get("sequence") != sequence:
+        return Fault(sequence, "sequence", str(sequence), str(envelope.get("sequence")))
+    if envelope.get("run_id") != run_id:
+        return Fault(sequence, "run_id", run_id, str(envelope.get("run_id")))
+    if prev_hash != before:
+        return Fault(sequence, "prev_hash", before, prev_hash)
+    actual = link(prev_hash, envelope)
+    return None if actual == sealed else Fault(sequence, "hash", actual, sealed)
