@@ -33,7 +33,7 @@ _BINARY: dict[type[ast.operator], Callable[[Number, Number], Number]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
+    ast.Div: lambda left, right: left / right,
     ast.Mod: operator.mod,
 }
 

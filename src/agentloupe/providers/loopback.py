@@ -14,7 +14,7 @@ import json
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -150,7 +150,10 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     timeout = _IDLE_SECONDS
     disable_nagle_algorithm = True
-    server: LoopbackServer
+
+    @property
+    def _loopback(self) -> LoopbackServer:
+        return cast("LoopbackServer", self.server)
 
     def log_message(self, format: str, *args: object) -> None:
         """Keeps quiet: what was asked is nobody's log line."""
@@ -168,8 +171,8 @@ class _Handler(BaseHTTPRequestHandler):
         length = self.headers.get("content-length", "")
         if not length.isdecimal():
             self._refuse(411, "the request needs a Content-Length")
-        elif int(length) > self.server.max_body:
-            self._refuse(413, f"the body has {length} bytes, {self.server.max_body} are allowed")
+        elif int(length) > self._loopback.max_body:
+            self._refuse(413, f"the body has {length} bytes, {self._loopback.max_body} are allowed")
         else:
             return self.rfile.read(int(length))
         return None
@@ -183,7 +186,7 @@ class _Handler(BaseHTTPRequestHandler):
         headers = {name.lower(): value for name, value in self.headers.items()}
         request = HttpRequest(self.command, self.path.partition("?")[0], headers, body)
         try:
-            reply = self.server.app(request)
+            reply = self._loopback.app(request)
         except RequestError as error:
             reply = error_reply(error.status, error.message, param=error.param, code=error.code)
         except Exception as error:  # noqa: BLE001 - a fault of the app is the client's 500, with the place on stderr
@@ -243,7 +246,7 @@ class LoopbackServer(ThreadingHTTPServer):
 
 
 @contextmanager
-def serve(app: App, *, port: int = 0, max_body: int = MAX_BODY) -> Iterator[LoopbackServer]:
+def serve(app: App, *, port: int = 0, max_body: int = MAX_BODY) -> Generator[LoopbackServer]:
     """Runs the server in a thread while the block runs."""
     server = LoopbackServer(app, port=port, max_body=max_body)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, name="loopback", daemon=True)
