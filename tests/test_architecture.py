@@ -28,11 +28,11 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "WORDS": ("errors", "jsontext", "canonical", "arguments", "seal", "call", "event", "run", "step"),
     "PORTS": ("pack", "codecs", "recording", "ports", "ambient", "scribe", "settings", "schedule"),
     "ENGINE": (
-        *("tape", "project", "privacy", "recorder", "replayer", "guard", "report", "cassette", "overrides"),
+        *("tape", "project", "privacy", "recorder", "replayer", "guard", "report", "cassette", "overrides", "edits"),
         *("policy", "forker", "loop", "align", "compare", "costs", "verify", "snapshot"),
     ),
     "ADAPTERS": ("store", "providers", "importers", "exporters"),
-    "VERBS": ("sessions", "api", "instrument", "launch", "loopback", "demo"),
+    "VERBS": ("sessions", "api", "instrument", "launch", "demo"),
     "DOORS": ("cli", "__main__"),
 }
 RANK = {"WORDS": 0, "PORTS": 1, "ENGINE": 2, "ADAPTERS": 2, "VERBS": 3, "DOORS": 4}
