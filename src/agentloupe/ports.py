@@ -268,8 +268,10 @@ class Store(Protocol):
         ...
 
     def erase(self, run_id: str, drafts: Sequence[Draft]) -> int:
-        """Removes the run's bodies (those that no other run needs) and its projection; appends `drafts`
-        (`run.erased`); the events stay. Returns how many bodies went. Raises `RunNotFound`, `OwnerAlive`."""
+        """Removes the run's bodies (those that no other run needs) and its projection; the events stay.
+
+        Appends `drafts` (`run.erased`). Returns how many bodies went. Raises `RunNotFound`, `OwnerAlive`.
+        """
         ...
 
     def gc(self) -> tuple[int, int]:
