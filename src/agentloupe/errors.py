@@ -244,7 +244,13 @@ class ModelRefused(ProviderError):
     code = "model_refused"
 
     def __init__(
-        self, message: str, *, status: int, body: object = None, retry_after: float | None = None, hint: str | None = None
+        self,
+        message: str,
+        *,
+        status: int,
+        body: object = None,
+        retry_after: float | None = None,
+        hint: str | None = None,
     ) -> None:
         super().__init__(message, hint=hint)
         self.status = status

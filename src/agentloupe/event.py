@@ -113,7 +113,8 @@ KIND_OF_TYPE: Mapping[str, Kind] = {
 FINAL_TYPES: frozenset[str] = frozenset(
     t
     for t in EVENT_TYPES
-    if t.rsplit(".", 1)[1] in {"responded", "finished", "failed", "unknown", "denied", "read", "drawn", "minted", "changed"}
+    if t.rsplit(".", 1)[1]
+    in {"responded", "finished", "failed", "unknown", "denied", "read", "drawn", "minted", "changed"}
     and t in KIND_OF_TYPE
 )
 """Types that end a call."""
@@ -229,10 +230,13 @@ def from_envelope(envelope: Mapping[str, Any], prev_hash: str, hash: str) -> Eve
         raise Corrupt(f"event at {where} has no schema_version")
     if version > SCHEMA_VERSION:
         raise VersionUnknown(
-            f"event at {where} has schema {version}, newer than this reader ({SCHEMA_VERSION})", hint="upgrade agent-loupe"
+            f"event at {where} has schema {version}, newer than this reader ({SCHEMA_VERSION})",
+            hint="upgrade agent-loupe",
         )
     if envelope.get("type") not in EVENT_TYPES:
-        raise VersionUnknown(f"event at {where} has type {envelope.get('type')!r}, which is not known", reason="unknown_type")
+        raise VersionUnknown(
+            f"event at {where} has type {envelope.get('type')!r}, which is not known", reason="unknown_type"
+        )
     unknown = envelope.keys() - _KNOWN
     if unknown:
         raise VersionUnknown(f"event at {where} has unknown fields {sorted(unknown)}", reason="unknown_field")

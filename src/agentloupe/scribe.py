@@ -158,7 +158,9 @@ class Scribe:
         types = ["tool.allowed", "tool.started"]
         if call.effect == "write":
             types.insert(1, "tool.requested")
-        drafts = [self._of(call, where, kind, at, input_key=key, input_digest=digest, attrs=attrs) for kind in types[:1]]
+        drafts = [
+            self._of(call, where, kind, at, input_key=key, input_digest=digest, attrs=attrs) for kind in types[:1]
+        ]
         drafts += [self._of(call, where, kind, at, input_key=key, attrs=_intent(attrs)) for kind in types[1:]]
         return Entry(tuple(drafts), tuple(bodies), "full" if call.effect == "write" else "grouped")
 
@@ -234,8 +236,10 @@ def _intent(attrs: Attrs) -> Attrs:
 
 def entries(parts: Sequence[Entry]) -> Entry:
     """Several entries as one; the strongest durability wins."""
-    order = ("grouped", "commit", "full")
+    order: tuple[Durability, ...] = ("grouped", "commit", "full")
+    strongest: Durability = "grouped"
     drafts = tuple(draft for part in parts for draft in part.drafts)
     bodies = tuple(body for part in parts for body in part.bodies)
-    strongest = max((part.durability for part in parts), key=order.index, default="grouped")
+    for part in parts:
+        strongest = max(strongest, part.durability, key=order.index)
     return Entry(drafts, bodies, strongest)

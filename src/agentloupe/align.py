@@ -1,0 +1,210 @@
+"""Sequence alignment of two runs' steps: which step of one answers to which of the other.
+
+Scores, not indexes: one inserted step is one difference. Two steps can be a pair when they are of the same kind and name
+(model steps: of the same kind); the alignment with the highest sum of scores wins. Equal prefixes and suffixes are taken
+first, then steps whose signature occurs once on both sides and in the same order (patience diff, Bram Cohen; a longest
+increasing subsequence), and what lies between is solved exactly by dynamic programming (Needleman and Wunsch 1970) while
+it is small; a larger rest without any anchor is paired in order of position. So the work stays near n log n.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+__all__ = ["Item", "Pair", "align"]
+
+EQUAL = 6
+"""Same kind, name and argument key; a model step: with the same answer too."""
+ALIKE = 4
+"""A model step with another answer: it stands at the same place of the neighbourhood."""
+RENEWED = 1
+"""Same kind and name, other arguments. Two of them score less than one equal pair, so a swap is not two changes."""
+EXACT_CELLS = 250_000
+"""Largest rest (left times right) that is solved exactly; about 0.2 s of work."""
+
+Pair = tuple[int | None, int | None]
+"""Indexes of a left and a right step; `None` where a side has no partner."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """What alignment knows of a step.
+
+    Attributes:
+        family: steps of different families are never a pair (kind and name; a model step's kind alone).
+        signature: equal signatures are the same step (family and argument key; a model step: its answer).
+        flexible: pairs of this family fit well even with different signatures (model steps).
+    """
+
+    family: Hashable
+    signature: Hashable
+    flexible: bool = False
+
+
+def align(left: Sequence[Item], right: Sequence[Item]) -> list[Pair]:
+    """Pairs every step of both sides, in order, each exactly once."""
+    pairs: list[Pair] = []
+    todo = [(0, len(left), 0, len(right))]
+    while todo:
+        low, high, start, end = todo.pop()
+        block = _Block(left, right, low, high, start, end)
+        head = block.common_head()
+        pairs.extend((low + k, start + k) for k in range(head))
+        low, start = low + head, start + head
+        block = _Block(left, right, low, high, start, end)
+        tail = block.common_tail()
+        pairs.extend((high - 1 - k, end - 1 - k) for k in range(tail))
+        high, end = high - tail, end - tail
+        block = _Block(left, right, low, high, start, end)
+        if low == high or start == end:
+            pairs.extend((i, None) for i in range(low, high))
+            pairs.extend((None, j) for j in range(start, end))
+        elif (high - low) * (end - start) <= EXACT_CELLS:
+            pairs.extend(block.exact())
+        else:
+            anchors = block.anchors()
+            if not anchors:
+                pairs.extend(block.by_position())
+                continue
+            edges = [(low - 1, start - 1), *anchors, (high, end)]
+            pairs.extend(anchors)
+            todo.extend((a + 1, c, b + 1, d) for (a, b), (c, d) in pairwise(edges))
+    return _in_order(pairs)
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    left: Sequence[Item]
+    right: Sequence[Item]
+    low: int
+    high: int
+    start: int
+    end: int
+
+    def common_head(self) -> int:
+        most = min(self.high - self.low, self.end - self.start)
+        k = 0
+        while k < most and self.left[self.low + k].signature == self.right[self.start + k].signature:
+            k += 1
+        return k
+
+    def common_tail(self) -> int:
+        most = min(self.high - self.low, self.end - self.start)
+        k = 0
+        while k < most and self.left[self.high - 1 - k].signature == self.right[self.end - 1 - k].signature:
+            k += 1
+        return k
+
+    def anchors(self) -> list[tuple[int, int]]:
+        """Signatures that occur once on each side, kept where both orders agree."""
+        here = Counter(self.left[i].signature for i in range(self.low, self.high))
+        there = Counter(self.right[j].signature for j in range(self.start, self.end))
+        place = {self.right[j].signature: j for j in range(self.start, self.end)}
+        candidates = [
+            (i, place[self.left[i].signature])
+            for i in range(self.low, self.high)
+            if here[self.left[i].signature] == 1 and there.get(self.left[i].signature) == 1
+        ]
+        return _longest_increasing(candidates)
+
+    def exact(self) -> list[Pair]:
+        """Needleman-Wunsch: gaps cost nothing, pairs earn their score."""
+        left, right = self.left[self.low : self.high], self.right[self.start : self.end]
+        width = len(right) + 1
+        best = [[0] * width]
+        for item in left:
+            above, row = best[-1], [0] * width
+            for j, other in enumerate(right, 1):
+                kept = max(above[j], row[j - 1])
+                row[j] = max(kept, above[j - 1] + _score(item, other)) if item.family == other.family else kept
+            best.append(row)
+        return self._trace(best, left, right)
+
+    def _trace(self, best: list[list[int]], left: Sequence[Item], right: Sequence[Item]) -> list[Pair]:
+        pairs: list[Pair] = []
+        i, j = len(left), len(right)
+        while i and j:
+            score = _score(left[i - 1], right[j - 1])
+            if score and best[i][j] == best[i - 1][j - 1] + score:
+                i, j = i - 1, j - 1
+                pairs.append((self.low + i, self.start + j))
+            elif best[i][j] == best[i][j - 1]:
+                j -= 1
+                pairs.append((None, self.start + j))
+            else:
+                i -= 1
+                pairs.append((self.low + i, None))
+        pairs.extend((self.low + k, None) for k in range(i))
+        pairs.extend((None, self.start + k) for k in range(j))
+        return pairs
+
+    def by_position(self) -> list[Pair]:
+        """The last resort for a large rest without anchors: each left step takes the next right step of its family."""
+        waiting: dict[Hashable, list[int]] = {}
+        for j in range(self.end - 1, self.start - 1, -1):
+            waiting.setdefault(self.right[j].family, []).append(j)
+        pairs: list[Pair] = []
+        reached = self.start - 1
+        for i in range(self.low, self.high):
+            queue = waiting.get(self.left[i].family, [])
+            while queue and queue[-1] <= reached:
+                queue.pop()
+            if queue and queue[-1] - reached <= 64:
+                reached = queue.pop()
+                pairs.append((i, reached))
+            else:
+                pairs.append((i, None))
+        taken = {j for _, j in pairs}
+        pairs.extend((None, j) for j in range(self.start, self.end) if j not in taken)
+        return pairs
+
+
+def _score(one: Item, other: Item) -> int:
+    if one.family != other.family:
+        return 0
+    if one.signature == other.signature:
+        return EQUAL
+    return ALIKE if one.flexible else RENEWED
+
+
+def _longest_increasing(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Longest subsequence whose right indexes increase; `pairs` come in order of their left indexes."""
+    tails: list[int] = []
+    at: list[int] = []
+    before: list[int] = []
+    for k, (_, j) in enumerate(pairs):
+        rank = bisect_left(tails, j)
+        if rank == len(tails):
+            tails.append(j)
+            at.append(k)
+        else:
+            tails[rank] = j
+            at[rank] = k
+        before.append(at[rank - 1] if rank else -1)
+    chain: list[tuple[int, int]] = []
+    k = at[-1] if at else -1
+    while k >= 0:
+        chain.append(pairs[k])
+        k = before[k]
+    return chain[::-1]
+
+
+def _in_order(pairs: list[Pair]) -> list[Pair]:
+    """Pairs in order of both sides; between two pairs the left-only steps come before the right-only ones."""
+    partner = {i: j for i, j in pairs if i is not None}
+    lonely = sorted(j for i, j in pairs if i is None and j is not None)
+    ordered: list[Pair] = []
+    k = 0
+    for i in sorted(partner):
+        j = partner[i]
+        if j is not None:
+            while k < len(lonely) and lonely[k] < j:
+                ordered.append((None, lonely[k]))
+                k += 1
+        ordered.append((i, j))
+    ordered.extend((None, j) for j in lonely[k:])
+    return ordered
