@@ -26,7 +26,7 @@ from typing import Final, Protocol
 
 import orjson
 
-from agentloupe.jsontext import PLAIN, Json, dumps, loads, nonfinite_text, tree_types, write
+from agentloupe.jsontext import PLAIN, Json, dumps, list_text, loads, nonfinite_text, tree_types, write
 
 __all__ = ["FORM", "SHARED_LISTS", "Json", "canonical", "digest", "digest_bytes", "dumps", "key_of", "loads"]
 
@@ -181,7 +181,7 @@ class _ListDigests:
 
     def digest(self, items: list[Json]) -> str:
         """SHA-256 over the elements' canonical SHA-256, as hex."""
-        text = _plain_text(items)
+        text = list_text(items)
         if text is None or len(text) > self.BYTES:
             return self._extend(hashlib.sha256(), items).hexdigest()
         inside = text[:-1]
@@ -222,17 +222,6 @@ def _ends(inside: bytes, known: _Known) -> bool:
     """Whether the known list's text, found at the beginning of another, ends there at the end of an element."""
     end = len(known.open_text)
     return known.count > 0 and (len(inside) == end or inside[end] == 0x2C)
-
-
-def _plain_text(items: list[Json]) -> bytes | None:
-    """The text by orjson where it stands for exactly this value: it writes NaN as null, and tuples as lists."""
-    types = tree_types(items, lambda floats: all(map(isfinite, floats)))
-    if types is None or not types <= PLAIN:
-        return None
-    try:
-        return orjson.dumps(items)
-    except TypeError:
-        return None
 
 
 _lists = _ListDigests()

@@ -1,0 +1,495 @@
+"""Bodies: values as stored bytes, in space that grows with what is new.
+
+A body is the exact text of a value (`jsontext.dumps`), named by its SHA-256, in which three marks can stand for parts:
+
+| mark | stands for |
+| --- | --- |
+| `{"$ref": digest}` | the value of another body: whatever is longer than `APART` bytes is stored once, apart |
+| `{"$list": {"base": digest, "near": [digest ...], "parts": [[start, stop], [item ...], ...]}}` | a list, told by what it shares with the list of another body: ranges of that list and new items by turns |
+| `{"$esc": {...}}` | a user's object that looks like one of these marks |
+
+`$list` stands only at the top of a body. A growing context is a chain of them; `near` names bodies further down the
+chain, so that a chain of n bodies is fetched in some 3 log4(n) rounds. Digests of bodies prove bytes; equal values
+may be told in different ways, so values are compared by `canonical.digest`, never by the digest of their bodies.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final, cast
+
+from agentloupe.canonical import SHARED_LISTS, Json, digest_bytes, dumps, loads
+from agentloupe.jsontext import list_text, quoted
+
+__all__ = ["APART", "MARKS", "Body", "Packed", "Packer", "unpack"]
+
+APART: Final = 2048
+"""Bytes of text above which a value inside another one gets a body of its own."""
+
+MARKS: Final = ("$ref", "$list", "$esc")
+"""Keys of objects with one member that mean something in a body."""
+
+_LEVELS = 8  # how deep inside a value others are looked at; what lies deeper stays with what holds it
+_SMALL_LIST = 512  # a shorter list stays inside the request
+_LONG_CHAIN = 256  # or as many bodies as the list has items: then a list is told whole again
+_REMEMBER_BYTES = 64_000_000
+_UNPACK_BYTES = 1 << 30  # of text read for one value: a small hostile file can name much
+
+_MARK = re.compile(rb'\{"\$(?:ref|list|esc)":')
+_REF = re.compile(rb'\{"\$ref":"([0-9a-f]{64})"\}')
+_HEAD = re.compile(rb'\{"\$list":\{"base":"([0-9a-f]{64})","near":\[([^\]]*)\],')
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """Bytes to store.
+
+    Attributes:
+        digest: SHA-256 of `data`, 64 hex digits.
+        data: the text, UTF-8.
+        refs: digests of the bodies that are needed to read this one (the next ones; they may need others).
+    """
+
+    digest: str
+    data: bytes
+    refs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """A packed value: the digest of its body, and the bodies that this packer has not given out before."""
+
+    digest: str
+    bodies: list[Body]
+
+
+@dataclass(frozen=True, slots=True)
+class _Link:
+    """A body in a chain of lists. `take`: it is the first so many items of `base`, then its own; -1: something else."""
+
+    digest: str
+    base: _Link | None
+    take: int
+    depth: int
+
+
+class _Known:
+    """A list that was packed before."""
+
+    __slots__ = ("_at", "_texts", "count", "inside", "link")
+
+    def __init__(self, inside: bytes, count: int, link: _Link, texts: list[bytes] | None = None) -> None:
+        self.inside = inside  # the list's text without its closing bracket
+        self.count = count
+        self.link = link
+        self._texts = texts
+        self._at: dict[bytes, list[int]] | None = None
+
+    def begins(self, inside: bytes) -> bool:
+        """Whether another list's text begins with all items of this one."""
+        end = len(self.inside)
+        return inside.startswith(self.inside) and (len(inside) == end or inside[end] == 0x2C)
+
+    @property
+    def texts(self) -> list[bytes]:
+        """Each item's text. Only lists that are no continuation need it."""
+        if self._texts is None:
+            self._texts = [dumps(item) for item in cast("list[Json]", loads(self.inside + b"]"))]
+        return self._texts
+
+    @property
+    def at(self) -> dict[bytes, list[int]]:
+        """Where each text stands."""
+        if self._at is None:
+            self._at = {}
+            for i, text in enumerate(self.texts):
+                self._at.setdefault(text, []).append(i)
+        return self._at
+
+
+class Packer:
+    """Packs the values of one run. Remembers what it gave out, so its bodies must all be stored. Not thread-safe."""
+
+    def __init__(self, remember: int = 8) -> None:
+        """`remember`: how many different lists of each name are kept to share with (agents that take turns)."""
+        self._remember = remember
+        self._given: set[str] = set()
+        self._known: dict[str, list[_Known]] = {}
+        self._new: list[Body] = []
+
+    def pack(self, value: Json, *, shared_lists: bool = False) -> Packed:
+        """Packs a value. With `shared_lists` its `SHARED_LISTS` are told by what they share with earlier ones.
+
+        Raises:
+            TypeError: not JSON; the message names the path. ValueError: nested too deep.
+        """
+        self._new = []
+        if shared_lists and isinstance(value, dict):
+            text = self._request(value)
+        else:
+            text = self._inner(value, dumps(value), _LEVELS)
+        digest = self._body(text)
+        return Packed(digest, self._new)
+
+    def adopt(self, digest: str, get: Callable[[Sequence[str]], Mapping[str, bytes]]) -> Json:
+        """Takes over a packed value of another packer (a fork's parent): later lists share with its lists.
+
+        Returns the value. Raises like `unpack`. Its bodies count as given out.
+        """
+        texts = _fetch(digest, get)
+        value = _Rebuild(texts).value(digest)
+        self._given.update(texts)
+        root = loads(texts[digest])
+        if isinstance(root, dict) and isinstance(value, dict):
+            for name in SHARED_LISTS:
+                mark, items = root.get(name), value.get(name)
+                if isinstance(mark, dict) and isinstance(items, list) and isinstance(of := mark.get("$ref"), str):
+                    self._put(name, _Known(dumps(items)[:-1], len(items), _chain(of, texts)), None)
+        return value
+
+    # --- values
+
+    def _body(self, text: bytes) -> str:
+        digest = digest_bytes(text)
+        if digest not in self._given:
+            self._given.add(digest)
+            self._new.append(Body(digest, text, _needs(text)))
+        return digest
+
+    def _part(self, value: Json, level: int, text: bytes | None = None, *, escape: bool = True) -> bytes:
+        """Text that stands for a value inside a body: itself, or a reference when it is long."""
+        text = dumps(value) if text is None else text
+        inner = self._inner(value, text, level, escape=escape)
+        return b'{"$ref":"%s"}' % self._body(inner).encode() if len(inner) > APART else inner
+
+    def _inner(self, value: Json, text: bytes, level: int, *, escape: bool = True) -> bytes:
+        """A value's text in which what is long is a reference. `text` is its plain text."""
+        if escape and b'{"$' in text and _MARK.search(text):
+            value = _escaped(value)
+            text = dumps(value)
+        if len(text) <= APART or level == 0:
+            return text
+        if isinstance(value, dict):
+            return b"{%s}" % b",".join(
+                b"%s:%s" % (quoted(k).encode(), self._part(v, level - 1, escape=False)) for k, v in value.items()
+            )
+        if isinstance(value, list):
+            return b"[%s]" % b",".join(self._part(v, level - 1, escape=False) for v in value)
+        return text
+
+    # --- lists that grow
+
+    def _request(self, value: dict[str, Json]) -> bytes:
+        members = [
+            b"%s:%s"
+            % (
+                quoted(k).encode(),
+                self._list(k, v) if k in SHARED_LISTS and isinstance(v, list) else self._part(v, _LEVELS),
+            )
+            for k, v in value.items()
+        ]
+        return b"{%s}" % b",".join(members)
+
+    def _list(self, name: str, items: list[Json]) -> bytes:
+        text = list_text(items)
+        if text is None:
+            text = dumps(items)
+        if len(text) <= _SMALL_LIST:
+            return self._inner(items, text, _LEVELS)
+        inside = text[:-1]
+        known = self._known.get(name, [])
+        before = next((k for k in known if k.begins(inside)), None)
+        if before is None:
+            made, before = self._by_difference(inside, items, known)
+        elif before.count == len(items):
+            made = before
+        else:
+            new = [self._part(item, _LEVELS) for item in islice(items, before.count, None)]
+            made = self._continue(before, before.count, new, inside, len(items))
+        self._put(name, made, before)
+        return b'{"$ref":"%s"}' % made.link.digest.encode()
+
+    def _put(self, name: str, made: _Known, instead_of: _Known | None) -> None:
+        """Puts a list in front of those that are remembered; the oldest go when there are too many."""
+        kept = [made, *(k for k in self._known.get(name, ()) if k is not instead_of)][: self._remember]
+        while len(kept) > 1 and sum(len(k.inside) for k in kept) > _REMEMBER_BYTES:
+            kept.pop()
+        self._known[name] = kept
+
+    def _continue(
+        self, before: _Known, take: int, new: list[bytes], inside: bytes, count: int, texts: list[bytes] | None = None
+    ) -> _Known:
+        """A list that is the beginning of a known one, then new items."""
+        base = before.link
+        while base.base is not None and base.take >= take:
+            base = base.base  # the items that are kept were there before: a shorter chain says the same
+        return _Known(inside, count, self._told(base, take, b"[0,%d],[%s]" % (take, b",".join(new))), texts)
+
+    def _told(self, base: _Link, take: int, parts: bytes) -> _Link:
+        depth = base.depth + 1
+        near = b",".join(b'"%s"' % link.digest.encode() for link in _near(base, depth))
+        text = b'{"$list":{"base":"%s","near":[%s],"parts":[%s]}}' % (base.digest.encode(), near, parts)
+        return _Link(self._body(text), base, take, depth)
+
+    def _whole(self, inside: bytes, items: list[Json], texts: list[bytes]) -> _Known:
+        parts = [self._part(item, _LEVELS, text) for item, text in zip(items, texts, strict=True)]
+        return _Known(inside, len(items), _Link(self._body(b"[%s]" % b",".join(parts)), None, -1, 0), texts)
+
+    def _by_difference(self, inside: bytes, items: list[Json], known: list[_Known]) -> tuple[_Known, _Known | None]:
+        """A list that is no continuation: an edited history, a window, another agent. With the list it replaces."""
+        texts = [dumps(item) for item in items]
+        mine = set(texts)
+        best = max(known, key=lambda k: sum(len(t) for t in mine & k.at.keys()), default=None)
+        shared = 0 if best is None else sum(len(t) for t in mine & best.at.keys())
+        if best is None or shared < APART // 8:
+            return self._whole(inside, items, texts), None
+        replaced = best if 2 * shared >= len(best.inside) else None
+        if best.link.depth >= max(_LONG_CHAIN, len(items)):
+            return self._whole(inside, items, texts), replaced
+        runs = list(_runs(best, texts))
+        if len(runs) == 1 and runs[0][0] == 0:
+            take = runs[0][1]
+            new = [self._part(v, _LEVELS, t) for v, t in zip(items[take:], texts[take:], strict=True)]
+            return self._continue(best, take, new, inside, len(items), texts), replaced
+        parts = self._parts(runs, items, texts)
+        return _Known(inside, len(items), self._told(best.link, -1, parts), texts), replaced
+
+    def _parts(self, runs: list[tuple[int, int, int]], items: list[Json], texts: list[bytes]) -> bytes:
+        told: list[bytes] = []
+        done = 0
+        for start, stop, new in runs:
+            done += stop - start
+            own = (self._part(items[i], _LEVELS, texts[i]) for i in range(done, done + new))
+            told.append(b"[%d,%d],[%s]" % (start, stop, b",".join(own)))
+            done += new
+        return b",".join(told)
+
+
+def _runs(base: _Known, texts: list[bytes]) -> Iterator[tuple[int, int, int]]:
+    """A list in terms of another: (start, stop, n) is a range of the base, then n items of the list's own."""
+    start = stop = new = 0
+    known = base.texts
+    for text in texts:
+        if new == 0 and stop < len(known) and known[stop] == text:
+            stop += 1
+            continue
+        places = base.at.get(text)
+        if places is None:
+            new += 1
+            continue
+        if stop > start or new:
+            yield start, stop, new
+        after = bisect_left(places, stop)
+        start = places[after] if after < len(places) else places[0]
+        stop, new = start + 1, 0
+    yield start, stop, new
+
+
+def _near(base: _Link, depth: int) -> Iterator[_Link]:
+    """Bodies further down the chain that this one names: at every 4th, 16th, 64th ... place the next of that order."""
+    order = 4
+    stride = 1
+    link: _Link | None = base
+    at = depth - 1
+    while depth % order == 0:
+        for ahead in range(depth - stride, depth - order - 1, -stride):
+            while link is not None and at > ahead:
+                link, at = link.base, at - 1
+            if link is not None and at < depth - 1:
+                yield link
+        order, stride = order * 4, order
+
+
+def _chain(digest: str, texts: Mapping[str, bytes]) -> _Link:
+    """The chain of lists that begins at a body."""
+    told: list[tuple[str, int]] = []
+    while (head := _HEAD.match(texts[digest])) is not None:
+        node = cast("dict[str, list[list[int]]]", cast("dict[str, Json]", loads(texts[digest]))["$list"])
+        parts = node["parts"]
+        told.append((digest, parts[0][1] if len(parts) == 2 and parts[0][0] == 0 else -1))
+        digest = head.group(1).decode()
+    link = _Link(digest, None, -1, 0)
+    for name, take in reversed(told):
+        link = _Link(name, link, take, link.depth + 1)
+    return link
+
+
+# --- marks ------------------------------------------------------------------------------------------------------------
+
+
+def _is_mark(value: Mapping[str, object]) -> bool:
+    return len(value) == 1 and next(iter(value)) in MARKS
+
+
+def _escaped(value: Json) -> Json:
+    """A copy in which every object that looks like a mark is wrapped."""
+    box: list[Json] = [value]
+    todo: list[tuple[dict[str, Json] | list[Json], str | int]] = [(box, 0)]
+    while todo:
+        holder, key = todo.pop()
+        item = holder[key]  # type: ignore[index]  # key fits its holder
+        if isinstance(item, dict):
+            made: dict[str, Json] | list[Json] = dict(item)
+            holder[key] = {"$esc": made} if _is_mark(item) else made  # type: ignore[index]
+            todo.extend((made, k) for k, v in item.items() if isinstance(v, dict | list))
+        elif isinstance(item, list):
+            made = list(item)
+            holder[key] = made  # type: ignore[index]
+            todo.extend((made, i) for i, v in enumerate(item) if isinstance(v, dict | list))
+    return box[0]
+
+
+def _needs(text: bytes) -> tuple[str, ...]:
+    """Digests of the bodies that a body names and cannot be read without."""
+    found = _references(text)
+    head = _HEAD.match(text)
+    if head is not None:
+        found = [head.group(1).decode(), *found]
+    return tuple(dict.fromkeys(found))
+
+
+def _references(text: bytes) -> list[str]:
+    if b'{"$ref":"' not in text:
+        return []
+    if b'{"$esc":' not in text:
+        return [found.decode() for found in _REF.findall(text)]
+    return list(_walked(loads(text)))
+
+
+def _walked(value: Json) -> Iterator[str]:
+    """References, where something escaped may look like one."""
+    todo: list[Json] = [value]
+    while todo:
+        item = todo.pop()
+        if isinstance(item, dict):
+            inner: Iterable[Json] = item.values()
+            if _is_mark(item):
+                of = item.get("$ref")
+                if isinstance(of, str):
+                    yield of
+                    continue
+                escaped = item.get("$esc")
+                inner = escaped.values() if isinstance(escaped, dict) else inner
+            todo.extend(inner)
+        elif isinstance(item, list):
+            todo.extend(item)
+
+
+# --- back -------------------------------------------------------------------------------------------------------------
+
+
+def unpack(digest: str, get: Callable[[Sequence[str]], Mapping[str, bytes]]) -> Json:
+    """The value of a body, every part of it made anew. `get` gives many bodies at once and checks their digests.
+
+    Raises:
+        KeyError: a body is missing; its argument is the digest.
+        ValueError: a body is not what a packer writes, or the value is larger than 1 GiB of text.
+    """
+    return _Rebuild(_fetch(digest, get)).value(digest)
+
+
+def _fetch(digest: str, get: Callable[[Sequence[str]], Mapping[str, bytes]]) -> dict[str, bytes]:
+    """All bodies that are needed, in rounds; within a round every digest once."""
+    texts: dict[str, bytes] = {}
+    wanted: dict[str, bool] = {digest: True}
+    while wanted:
+        found = get(list(wanted))
+        ahead: dict[str, bool] = {}
+        for name, needed in wanted.items():
+            text = found.get(name)
+            if text is not None:
+                texts[name] = text
+                head = _HEAD.match(text)
+                if head is not None and head.group(2):
+                    ahead.update(dict.fromkeys(head.group(2).decode().replace('"', "").split(","), False))
+                ahead.update(dict.fromkeys(_needs(text), True))
+            elif needed:
+                raise KeyError(name)
+        wanted = {name: needed for name, needed in ahead.items() if name not in texts}
+    return texts
+
+
+class _Rebuild:
+    """Puts values together again. No recursion; every reference is read anew, so nothing is shared by accident."""
+
+    def __init__(self, texts: Mapping[str, bytes]) -> None:
+        self.texts = texts
+        self.todo: list[dict[str, Json] | list[Json]] = []
+        self.read = 0
+
+    def value(self, digest: str) -> Json:
+        box: list[Json] = [{"$ref": digest}]
+        self.todo.append(box)
+        while self.todo:
+            self._fill(self.todo.pop())
+        return box[0]
+
+    def _fill(self, holder: dict[str, Json] | list[Json]) -> None:
+        """Puts values in the place of the marks directly inside a container, and looks into what else is there."""
+        if isinstance(holder, dict):
+            for name, item in holder.items():
+                if isinstance(item, dict | list):
+                    holder[name] = self._seen(item)
+        else:
+            for i, item in enumerate(holder):
+                if isinstance(item, dict | list):
+                    holder[i] = self._seen(item)
+
+    def _seen(self, item: dict[str, Json] | list[Json]) -> Json:
+        if isinstance(item, dict) and _is_mark(item):
+            of, escaped = item.get("$ref"), item.get("$esc")
+            if isinstance(of, str):
+                return self._load(of)
+            if not isinstance(escaped, dict):
+                raise ValueError("a body holds a mark in a place where none can be")
+            item = escaped
+        self.todo.append(item)
+        return item
+
+    def _load(self, digest: str) -> Json:
+        """Reads one body; a chain of lists is read to its end and told from there."""
+        told: list[list[Json]] = []
+        marks = False
+        text = self._text(digest)
+        while (head := _HEAD.match(text)) is not None:
+            node = cast("dict[str, list[Json]]", cast("dict[str, Json]", loads(text))["$list"])
+            told.append(node["parts"])
+            marks = marks or text.find(b'{"$', head.end()) >= 0
+            text = self._text(head.group(1).decode())
+        value = loads(text)
+        for parts in reversed(told):
+            value = _apply(parts, value)
+        if isinstance(value, dict) and _is_mark(value):
+            return self._seen(value)
+        if isinstance(value, dict | list) and (marks or b'{"$' in text):
+            self.todo.append(value)
+        return value
+
+    def _text(self, digest: str) -> bytes:
+        text = self.texts[digest]
+        self.read += len(text)
+        if self.read > _UNPACK_BYTES:
+            raise ValueError("a value larger than 1 GiB")
+        return text
+
+
+def _apply(parts: list[Json], base: Json) -> list[Json]:
+    """A list from another one: ranges of that and own items by turns."""
+    if not isinstance(base, list) or len(parts) % 2:
+        raise ValueError("a list is told by something that is no list")
+    pairs = cast("list[list[int]]", parts)
+    if len(parts) == 2 and pairs[0] == [0, len(base)]:
+        base.extend(cast("list[Json]", parts[1]))
+        return base
+    made: list[Json] = []
+    for i in range(0, len(parts), 2):
+        start, stop = pairs[i]
+        if not 0 <= start <= stop <= len(base):
+            raise ValueError("a list is told by a range that its base does not have")
+        made.extend(base[start:stop])
+        made.extend(cast("list[Json]", parts[i + 1]))
+    return made
