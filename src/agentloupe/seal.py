@@ -12,7 +12,7 @@ from typing import Final, Literal
 
 from agentloupe.canonical import Json, canonical
 
-__all__ = ["GENESIS", "Fault", "Link", "Reason", "check_chain", "link"]
+__all__ = ["GENESIS", "Fault", "Link", "Reason", "check_chain", "link", "link_bytes"]
 
 GENESIS: Final = "0" * 64
 """`prev_hash` of a run's first event."""
@@ -50,7 +50,12 @@ def link(prev_hash: str, envelope: Mapping[str, Json]) -> str:
     sealed = dict(envelope)
     sealed.pop("prev_hash", None)
     sealed.pop("hash", None)
-    return hashlib.sha256(prev_hash.encode() + canonical(sealed)).hexdigest()
+    return link_bytes(prev_hash, canonical(sealed))
+
+
+def link_bytes(prev_hash: str, sealed: bytes) -> str:
+    """The hash of an event whose envelope, without the two hashes, is already in canonical form."""
+    return hashlib.sha256(prev_hash.encode() + sealed).hexdigest()
 
 
 def check_chain(
