@@ -6,10 +6,9 @@ who answers (the world, the tape, the cassette) is decided by the boundary.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
-from typing import Literal, get_args
+from typing import Literal, Never, get_args
 
 from agentloupe.canonical import Json
 
@@ -22,6 +21,7 @@ __all__ = [
     "Call",
     "Effect",
     "Kind",
+    "Nothing",
     "Outcome",
     "OutcomeStatus",
     "Source",
@@ -44,7 +44,30 @@ Attrs = Mapping[str, Json]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 EFFECTS: tuple[Effect, ...] = get_args(Effect)
 SOURCES: tuple[Source, ...] = get_args(Source)
-NO_ATTRS: Attrs = MappingProxyType({})
+
+
+class Nothing(Mapping[str, Never]):
+    """An empty mapping that cannot be changed; hashable, since dataclasses take no other kind of default."""
+
+    __slots__ = ()
+
+    def __getitem__(self, key: str) -> Never:
+        raise KeyError(key)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+    def __hash__(self) -> int:
+        return 0
+
+    def __repr__(self) -> str:
+        return "{}"
+
+
+NO_ATTRS: Attrs = Nothing()
 
 
 def _no_facts(_: Json) -> Attrs:

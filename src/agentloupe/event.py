@@ -23,10 +23,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from types import MappingProxyType
 from typing import Any, Literal, cast, get_args
 
-from agentloupe.call import NO_ATTRS, Attrs, Kind, Source
+from agentloupe.call import NO_ATTRS, Attrs, Kind, Nothing, Source
 from agentloupe.canonical import Json
 from agentloupe.errors import Corrupt, VersionUnknown
 
@@ -120,7 +119,7 @@ FINAL_TYPES: frozenset[str] = frozenset(
 """Types that end a call."""
 
 
-_NO_BODIES: Mapping[str, str] = MappingProxyType({})
+_NO_BODIES: Mapping[str, str] = Nothing()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from agentloupe.ambient import Place, new_event_id
-from agentloupe.call import Attrs, Call, Outcome
+from agentloupe.call import NO_ATTRS, Attrs, Call, Outcome
 from agentloupe.canonical import Json
 from agentloupe.event import Draft
 from agentloupe.pack import Body, Packer
@@ -31,7 +31,7 @@ _CLOSING: Mapping[str, tuple[str, str]] = {
     "check": ("check.finished", "check.finished"),
     "state": ("state.changed", "state.changed"),
 }
-_NOTHING: Mapping[str, Json] = {}
+_NOTHING: Attrs = NO_ATTRS
 
 
 @dataclass(frozen=True, slots=True)
