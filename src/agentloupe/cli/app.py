@@ -1,0 +1,130 @@
+"""Finds the verb, loads its module, and turns every failure into one line and an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+
+import typer
+from typer import exceptions
+from typer._click.exceptions import (
+    ClickException,
+    UsageError as ClickUsage,
+)  # typer exports no base of its usage errors
+
+from agentloupe.cli.output import Output, debugging, fail
+from agentloupe.errors import LoupeError, ReplayMismatch
+
+__all__ = ["VERBS", "run"]
+
+VERBS: dict[str, str] = {
+    "demo": "record, replay, fork and compare a real agent",
+    "run": "record a script that uses the SDK",
+    "list": "list runs, newest first",
+    "show": "show a run as a tree, or one step whole",
+    "replay": "drive the same code over a recording, offline, to the first divergence",
+    "fork": "start a new run from a model step of an old one, with changes",
+    "compare": "align two runs step by step, or put several in one table",
+    "verify": "check a recording's numbers, chain and bodies",
+    "export": "write a run to a .loupe or .jsonl file",
+    "import": "read runs from files",
+    "rebuild": "make the lists anew from the events and say what differed",
+    "delete": "delete a run's bodies; its events stay as evidence",
+    "prune": "delete old runs",
+    "gc": "remove bodies that no run needs, and give space back",
+    "size": "say how much there is",
+}
+"""Every verb with what its line in the overview says."""
+
+EPILOG = """Exit codes: 0 pass or done, 1 diverged or failed check, 2 damaged evidence, 3 could not run or refused, 64 wrong usage.
+
+RUN is an id, a unique beginning of one, last, or last~1. The database: --db, LOUPE_DB, or .loupe/loupe.db beside the project."""
+
+
+def run(argv: list[str]) -> int:
+    """Runs `argv` and returns the exit code."""
+    debug = "--debug" in argv[: argv.index("--")] if "--" in argv else "--debug" in argv
+    as_json = "--json" in argv
+    debugging(debug)
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")  # a terminal without UTF-8 still gets every line
+    try:
+        code = _build(argv)(args=argv, prog_name="agentloupe", standalone_mode=False)
+        sys.stdout.flush()
+    except exceptions.Exit as done:
+        return done.exit_code
+    except ClickUsage as wrong:
+        return fail(wrong.format_message(), code=64, slug="usage", hint=_usage_hint(wrong), as_json=as_json)
+    except ClickException as wrong:
+        return fail(wrong.format_message(), code=3, slug="error", as_json=as_json)
+    except (exceptions.Abort, KeyboardInterrupt):
+        return fail("interrupted; what was recorded so far is kept", code=130, slug="interrupted", as_json=as_json)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except ReplayMismatch as stop:
+        return fail(stop.message, code=1, slug=stop.kind, as_json=as_json)
+    except LoupeError as error:
+        if debug:
+            raise
+        return fail(
+            error.message, code=error.exit_code, slug=error.code, reason=error.reason, hint=error.hint, as_json=as_json
+        )
+    except OSError as error:
+        if debug:
+            raise
+        return fail(_os_message(error), code=3, slug="os", as_json=as_json)
+    except Exception as error:
+        if debug:
+            raise
+        hint = "this is a fault of agentloupe itself; run the command again with --debug and report what it prints"
+        return fail(f"{type(error).__name__}: {error}", code=3, slug="internal", hint=hint, as_json=as_json)
+    return code if isinstance(code, int) else 0
+
+
+def _build(argv: list[str]) -> typer.Typer:
+    app = typer.Typer(
+        name="agentloupe",
+        help="A time-travel debugger for AI agents.",
+        epilog=EPILOG,
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_top)
+    verb = next((word for word in argv if not word.startswith("-")), None)
+    for name, summary in VERBS.items():
+        settings = {"ignore_unknown_options": False, "allow_extra_args": False}
+        if name == verb:
+            module = import_module(f"agentloupe.cli.{name}_" if name == "import" else f"agentloupe.cli.{name}")
+            app.command(name, context_settings=settings)(module.command)
+        else:
+            app.command(name, help=summary)(_not_loaded)
+    return app
+
+
+def _top(version: bool = typer.Option(False, "--version", help="Show the version and stop.", is_eager=True)) -> None:
+    if version:
+        from agentloupe import __version__
+
+        Output().line(f"agentloupe {__version__}")
+        raise typer.Exit
+
+
+def _not_loaded() -> None:
+    """Stands in the overview for a verb whose module was not needed."""
+    raise AssertionError("a verb runs only after its module is loaded")
+
+
+def _usage_hint(wrong: ClickUsage) -> str:
+    path = wrong.ctx.command_path if wrong.ctx else "agentloupe"
+    return f"see {path} --help"
+
+
+def _os_message(error: OSError) -> str:
+    place = f"{error.filename}: " if error.filename else ""
+    return f"{place}{error.strerror or type(error).__name__}"

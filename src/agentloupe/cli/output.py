@@ -1,0 +1,115 @@
+"""What the terminal gets: text made harmless, colours only for people, JSON for machines."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from agentloupe.canonical import Json, dumps
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+__all__ = ["Output", "debugging", "fail", "harmless", "short"]
+
+_debug = [False]
+
+
+def debugging(on: bool) -> None:
+    """Remembers whether tracebacks may be shown."""
+    _debug[0] = on
+
+
+_VISIBLE = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if code not in (0x09, 0x0A)}
+# Marks that turn the direction of text, or have no width, can make a line read as what it is not.
+_VISIBLE |= {
+    code: f"\\u{code:04x}" for code in (*range(0x200B, 0x2010), *range(0x202A, 0x202F), *range(0x2060, 0x206A), 0xFEFF)
+}
+
+
+def harmless(text: str) -> str:
+    """The text with control characters, terminal escapes and direction marks made visible; tabs and newlines stay."""
+    return text.translate(_VISIBLE).encode("utf-8", "backslashreplace").decode()
+
+
+def short(value: Json, width: int = 72) -> str:
+    """A value on one line, cut to `width` characters with the number of what was left out."""
+    text = value if isinstance(value, str) else dumps(value).decode()
+    line = harmless(" ".join(text.split()))
+    if len(line) <= width:
+        return line
+    kept = max(width - 12, 8)
+    return f"{line[:kept]}... +{len(line) - kept}"
+
+
+class Output:
+    """Writes a command's results to standard output, as text or as JSON.
+
+    Args:
+        as_json: print one JSON document and nothing else.
+    """
+
+    def __init__(self, as_json: bool = False) -> None:
+        self.as_json = as_json
+        self._console: Console | None = None
+
+    @property
+    def console(self) -> Console:
+        """The terminal: no colours when piped or when NO_COLOR is set; wide when nobody looks."""
+        if self._console is None:
+            from rich.console import Console
+
+            people = sys.stdout.isatty()
+            self._console = Console(
+                highlight=False, markup=False, emoji=False, soft_wrap=not people, width=None if people else 160
+            )
+        return self._console
+
+    def document(self, value: Any) -> None:
+        """The one JSON document of a `--json` call: strict JSON, keys as they come."""
+        sys.stdout.write(dumps(value).decode("utf-8", "backslashreplace") + "\n")
+
+    def line(self, text: str = "", style: str | None = None) -> None:
+        """A line of text; what may hold payload is made harmless."""
+        if not self.as_json:
+            self.console.print(harmless(text), style=style)
+
+    def draw(self, what: RenderableType) -> None:
+        """A table or a tree. Whoever builds it passes payload through `harmless` or `short`."""
+        if not self.as_json:
+            self.console.print(what)
+
+    @contextmanager
+    def progress(self, title: str, total: int | None) -> Iterator[Any]:
+        """A progress bar on standard error for long work; silent when nobody looks. Yields `advance(n=1)`."""
+        if self.as_json or not sys.stderr.isatty() or (total is not None and total < 2):
+            yield lambda n=1: None
+            return
+        from rich.console import Console
+        from rich.progress import Progress
+
+        with Progress(console=Console(stderr=True), transient=True) as bar:
+            task = bar.add_task(title, total=total)
+            yield lambda n=1: bar.advance(task, n)
+
+
+def fail(
+    message: str,
+    *,
+    code: int,
+    slug: str,
+    reason: str | None = None,
+    hint: str | None = None,
+    as_json: bool = False,
+) -> int:
+    """Says what went wrong: one line on standard error (with the way out below it), or a JSON document on standard output."""
+    if as_json:
+        error = {"code": slug, "reason": reason or slug, "message": message, "hint": hint, "exit_code": code}
+        sys.stdout.write(json.dumps({"error": error}) + "\n")
+    sys.stderr.write(f"agentloupe: {harmless(message)}\n")
+    if hint:
+        sys.stderr.write(f"  {harmless(hint)}\n")
+    return code
