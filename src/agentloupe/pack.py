@@ -25,7 +25,7 @@ from typing import Final, cast
 from agentloupe.canonical import SHARED_LISTS, Json, digest_bytes, dumps, loads
 from agentloupe.jsontext import list_text, quoted
 
-__all__ = ["APART", "MARKS", "Body", "Packed", "Packer", "unpack"]
+__all__ = ["APART", "MARKS", "Body", "Packed", "Packer", "needs", "unpack"]
 
 APART: Final = 2048
 """Bytes of text above which a value inside another one gets a body of its own."""
@@ -350,6 +350,11 @@ def _needs(text: bytes) -> tuple[str, ...]:
     if head is not None:
         found = [head.group(1).decode(), *found]
     return tuple(dict.fromkeys(found))
+
+
+def needs(data: bytes) -> tuple[str, ...]:
+    """Digests of the bodies without which stored bytes of another one cannot be read (the next ones only)."""
+    return _needs(data)
 
 
 def _references(text: bytes) -> list[str]:
