@@ -70,6 +70,10 @@ class Nothing(Mapping[str, Never]):
 NO_ATTRS: Attrs = Nothing()
 
 
+def _complete(result: object, _: Attrs) -> object:
+    return result
+
+
 def _no_facts(_: Json) -> Attrs:
     return NO_ATTRS
 
@@ -87,6 +91,8 @@ class Call:
         attrs: structural facts known before the call (model asked for, provider, tool version and digest).
         encode: result -> JSON. Called once, right after the call, so later edits of the result change nothing.
         decode: JSON -> a result of the type that was recorded.
+        complete: puts on a decoded result what is kept among the recorded facts of its closing event and not in its
+            JSON (the request id, which comes in a header); returns the result.
         facts: JSON result -> structural facts for headers (usage, finish reason, model that answered, request id).
         resend: performs the call with an edited input (a fork changes a model request); `None` where that makes no sense.
             Returns an awaitable when the call is async.
@@ -101,6 +107,7 @@ class Call:
     attrs: Attrs = NO_ATTRS
     encode: Callable[[object], Json]
     decode: Callable[[Json], object]
+    complete: Callable[[object, Attrs], object] = _complete
     facts: Callable[[Json], Attrs] = _no_facts
     resend: Callable[[Json], object] | None = None
     cheap: bool = False
