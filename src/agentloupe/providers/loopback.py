@@ -29,6 +29,7 @@ __all__ = [
     "completion",
     "error_reply",
     "json_reply",
+    "mapping",
     "models_reply",
     "read_chat_request",
     "serve",
@@ -122,6 +123,11 @@ def completion(
     if fingerprint is not None:
         whole["system_fingerprint"] = fingerprint
     return whole
+
+
+def mapping(value: object) -> Mapping[str, Any]:
+    """A JSON object; anything else is an empty one."""
+    return cast("Mapping[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def read_chat_request(body: bytes) -> dict[str, Any]:

@@ -55,8 +55,6 @@ class Sending:
         cause = error.__cause__ or error
         status = getattr(error, "status_code", None)
         self.tries.end(status=status, error=None if status else type(cause).__name__)
-        if status is not None:
-            ambient.note("status_code", status)
         response = getattr(error, "response", None)
         if response is not None:
             self._note(response)
