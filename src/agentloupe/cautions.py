@@ -1,0 +1,174 @@
+"""What a person should know before a changed request is sent: said in words, never repaired in silence.
+
+Providers refuse some histories (a result without its call, one id used twice) and some parameters; thinking blocks are
+signed; secrets that were removed from a recording are sent as placeholders. The request goes out unchanged all the same.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from agentloupe.arguments import parse_arguments
+from agentloupe.canonical import Json, dumps
+from agentloupe.edits import ABSENT, Edit, same, show_path, value_at
+
+__all__ = ["History", "Pair", "cautions", "read_history"]
+
+_PLACEHOLDER = re.compile(rb"\[removed:([\w:.-]+)\]")
+_REASONING_MODEL = re.compile(r"^(o\d|gpt-5)(?!\d)")
+_UNSUPPORTED: Mapping[str, str] = {
+    "max_tokens": "send max_completion_tokens",
+    "temperature": "only the default is accepted",
+    "top_p": "only the default is accepted",
+}
+
+
+# --- calls and results in a history -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A tool call in a history and its result, by indices of their messages.
+
+    Attributes:
+        id, name, raw: of the call.
+        call_at, result_at: messages; `result_at` is `None` where no result came.
+        content: of the result's message.
+    """
+
+    id: str
+    name: str
+    raw: Json
+    call_at: int
+    result_at: int | None = None
+    content: Json = None
+
+    def __str__(self) -> str:
+        arguments = parse_arguments(self.raw if isinstance(self.raw, str | dict) else None).parsed or {}
+        shown = ", ".join(f"{name}={value if isinstance(value, str) else dumps(value).decode()}" for name, value in arguments.items())
+        return f"{self.name} {shown}".rstrip()
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """Calls and results of a chat history.
+
+    Attributes:
+        pairs: every call in order, with its result where one came.
+        orphans: (message, id) of results that belong to no call before them.
+        reused: ids that more than one call has.
+    """
+
+    pairs: tuple[Pair, ...]
+    orphans: tuple[tuple[int, str], ...]
+    reused: tuple[str, ...]
+
+    @property
+    def unanswered(self) -> tuple[Pair, ...]:
+        """Calls without a result that are followed by something else than their results."""
+        return tuple(pair for pair in self.pairs if pair.result_at is None)
+
+
+def read_history(messages: Sequence[Json]) -> History:
+    """Pairs calls and results: a result belongs to the nearest earlier call of its id that has none yet."""
+    pairs: list[Pair] = []
+    orphans: list[tuple[int, str]] = []
+    for at, message in enumerate(messages):
+        if not isinstance(message, dict):
+            continue
+        pairs += _calls_of(message, at)
+        answered = message.get("tool_call_id")
+        if message.get("role") == "tool" and isinstance(answered, str):
+            open_at = next(
+                (i for i in reversed(range(len(pairs))) if pairs[i].id == answered and pairs[i].result_at is None), None
+            )
+            if open_at is None:
+                orphans.append((at, answered))
+            else:
+                call = pairs[open_at]
+                pairs[open_at] = Pair(call.id, call.name, call.raw, call.call_at, at, message.get("content"))
+    ids = [pair.id for pair in pairs]
+    reused = tuple(dict.fromkeys(i for i in ids if i and ids.count(i) > 1))
+    return History(tuple(pairs), tuple(orphans), reused)
+
+
+def _calls_of(message: Mapping[str, Json], at: int) -> Iterator[Pair]:
+    listed = message.get("tool_calls")
+    for call in listed if isinstance(listed, list) else ():
+        if isinstance(call, dict):
+            function = call.get("function")
+            members = function if isinstance(function, dict) else call
+            yield Pair(str(call.get("id") or ""), str(members.get("name") or ""), members.get("arguments"), at)
+
+
+# --- cautions ---------------------------------------------------------------------------------------------------------
+
+
+def cautions(original: Mapping[str, Json], request: Mapping[str, Json], edits: Sequence[Edit]) -> list[str]:
+    """What to say about a request that is about to be sent, one line each; empty when there is nothing.
+
+    Args:
+        original: the request as it was recorded.
+        request: what is to be sent.
+        edits: what was changed.
+    """
+    found: list[str] = []
+    messages = request.get("messages")
+    if isinstance(messages, list):
+        found += _about_history(read_history(messages))
+    found += _about_thinking(original, request, edits)
+    found += _about_model(original, request)
+    removed = {name.decode() for name in _PLACEHOLDER.findall(dumps(dict(request)))}
+    if removed:
+        found.append(f"the recording holds placeholders of removed secrets ({', '.join(sorted(removed))}): the model sees the placeholders")
+    if any(request.get(name) is not None for name in ("previous_response_id", "conversation")):
+        found.append("the provider holds part of this conversation (server_held): what it remembers may have changed")
+    return found
+
+
+def _about_history(history: History) -> Iterator[str]:
+    if history.orphans:
+        places = ", ".join(f"messages[{at}] ({call_id})" for at, call_id in history.orphans)
+        yield f"tool results without their call, providers refuse such a history: {places}"
+    if history.unanswered:
+        ids = ", ".join(f"messages[{pair.call_at}] ({pair.id})" for pair in history.unanswered)
+        yield f"tool calls without a result, providers refuse such a history: {ids}"
+    if history.reused:
+        yield f"one id is used by several tool calls, some providers refuse that: {', '.join(history.reused)}"
+
+
+def _is_signed(part: Json) -> bool:
+    return isinstance(part, dict) and (part.get("type") == "redacted_thinking" or "signature" in part or "thought_signature" in part)
+
+
+def _signed(message: Json) -> list[Json]:
+    content = message.get("content") if isinstance(message, dict) else None
+    return [part for part in content if _is_signed(part)] if isinstance(content, list) else []
+
+
+def _about_thinking(original: Mapping[str, Json], request: Mapping[str, Json], edits: Sequence[Edit]) -> Iterator[str]:
+    before = original.get("messages")
+    signed = [at for at, message in enumerate(before) if _signed(message)] if isinstance(before, list) else []
+    if not signed:
+        return
+    for edit in edits:
+        at = edit.path[1] if len(edit.path) > 1 and edit.path[0] == "messages" else None
+        if at in signed and edit.op != "insert":
+            kept = value_at(dict(request), ("messages", at)) if edit.op == "set" else ABSENT
+            after = [] if kept is ABSENT else _signed(kept)
+            if not same(after, _signed(value_at(dict(original), ("messages", at)))):  # type: ignore[arg-type]
+                yield f"{show_path(edit.path)}: a signed thinking block is edited or dropped, its provider will refuse the history"
+    if original.get("model") != request.get("model"):
+        places = ", ".join(str(at) for at in signed)
+        yield f"thinking blocks are signed for {original.get('model')}: another model may refuse them (messages {places})"
+
+
+def _about_model(original: Mapping[str, Json], request: Mapping[str, Json]) -> Iterator[str]:
+    model = request.get("model")
+    if not isinstance(model, str) or model == original.get("model") or not _REASONING_MODEL.match(model.rpartition("/")[2]):
+        return
+    for name, advice in _UNSUPPORTED.items():
+        if request.get(name) is not None:
+            yield f"{model} is known to refuse {name} ({advice}): it is sent as recorded, change it with --set or --unset"
