@@ -118,11 +118,12 @@ class Scribe:
         return Entry((draft,), tuple(bodies), "grouped")
 
     def closed(self, call: Call, where: Place, key: str, outcome: Outcome, at: str) -> Entry:
-        """What is written when a call has ended."""
+        """What is written when a call has ended. The fact `sent` (a body that a client library changed) becomes a body."""
         bodies: list[Body] = []
         good, bad = _CLOSING[call.kind]
         kind = good if outcome.status == "ok" else "tool.unknown" if outcome.status == "unknown" else bad
         attrs: dict[str, Json] = dict(outcome.attrs)
+        named = {"sent": self._pack(attrs.pop("sent"), bodies, shared=True)} if "sent" in attrs else {}
         if outcome.status != "ok" and (good == bad or outcome.status == "cancelled"):
             attrs["status"] = outcome.status
         input_digest = None
@@ -139,6 +140,7 @@ class Scribe:
             output_digest=self._pack(outcome.output, bodies),
             source=None if outcome.source == "live" else outcome.source,
             attrs=attrs,
+            bodies=named,
         )
         durability: Durability = "full" if call.effect == "write" else "grouped" if call.cheap else "commit"
         return Entry((draft,), tuple(bodies), durability)
@@ -176,6 +178,7 @@ class Scribe:
         input_digest: str | None = None,
         output_digest: str | None = None,
         source: str | None = None,
+        bodies: Mapping[str, str] | None = None,
     ) -> Draft:
         return Draft(
             type=kind,
@@ -193,6 +196,7 @@ class Scribe:
             input_key=input_key,
             input_digest=input_digest,
             output_digest=output_digest,
+            bodies=bodies or {},
             attrs=attrs,
         )
 

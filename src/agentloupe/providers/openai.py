@@ -131,8 +131,8 @@ def _wrapped_client(kind: type) -> type:
 
 
 def _wrap_chat(chat: Any) -> Any:
-    completions = chat.completions
-    kind = cast("type", type(completions))
+    completions: object = chat.completions
+    kind = type(completions)
     if not issubclass(kind, _Mark):
         asynchronous = "Async" in kind.__name__
         completions.__class__ = _subclass(kind, _AsyncCompletions if asynchronous else _Completions)
