@@ -7,10 +7,14 @@ from dataclasses import dataclass
 
 from agentloupe.canonical import Json
 from agentloupe.errors import Damaged
-from agentloupe.event import Event
+from agentloupe.event import Event, Head
 from agentloupe.pack import unpack
 
-__all__ = ["GetBodies", "Recording"]
+__all__ = ["FILE_FORMAT", "FILE_VERSION", "GetBodies", "Recording"]
+
+FILE_FORMAT = "loupe"
+FILE_VERSION = 1
+"""How a recording in a file of its own names itself; the version is raised when an old reader would misread it."""
 
 GetBodies = Callable[[Sequence[str]], Mapping[str, bytes]]
 """Bodies by digest. What is not there is left out of the answer; what does not fit its digest raises `Corrupt`."""
@@ -25,12 +29,14 @@ class Recording:
         events: all events; their chain is not yet checked (see `verify`).
         get: the bodies.
         origin: where it was read from, for messages (a run id, a file name).
+        head: the end that the place it lies in says it has; `None` where nothing says so.
     """
 
     run_id: str
     events: tuple[Event, ...]
     get: GetBodies
     origin: str
+    head: Head | None = None
 
     def body(self, digest: str | None) -> Json:
         """The value behind a digest, whole.

@@ -1,0 +1,376 @@
+"""One SQLite file: how it is opened, locked, read and written, from several threads and processes and across forks.
+
+One connection writes, guarded by a lock; reads take a connection from a small pool, for one short transaction each, so
+that no reader keeps the log (`-wal`) from shrinking. SQLite's connections must not cross `os.fork`: all are closed before
+it and opened anew, on both sides, when they are needed again.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import time
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal
+
+from agentloupe.errors import Corrupt, StoreBusy, StoreError, StoreReadOnly, VersionUnknown
+from agentloupe.store.faults import as_ours
+from agentloupe.store.schema import APPLICATION_ID, SCHEMA, TABLES
+
+__all__ = ["Connection", "Database"]
+
+Connection = sqlite3.Connection
+Mode = Literal["rw", "ro", "immutable"]
+
+BUSY_SECONDS = 30.0
+WAL_LIMIT = 8_000_000
+"""Bytes that the `-wal` file keeps at most once no reader holds it back."""
+_IDLE_READERS = 4
+_MAGIC = b"SQLite format 3\x00"
+
+
+class Database:
+    """One file and its connections.
+
+    Args:
+        path: the file.
+        create: make it when it is not there.
+        read_only: open for reading only; a folder that cannot be written is opened so by itself.
+
+    Raises:
+        StoreError: no file there and not to be created (reason `missing`), or a file that is no store (`not_a_store`).
+        VersionUnknown: made by a newer version.
+        Corrupt, StoreBusy, StoreFull, StoreReadOnly: as they say.
+    """
+
+    def __init__(self, path: Path, *, create: bool = True, read_only: bool = False) -> None:
+        self.path = path
+        self.lock = threading.RLock()
+        self._gate = threading.Condition()
+        self._idle: list[Connection] = []
+        self._busy = 0
+        self._writer: Connection | None = None
+        self._synchronous = ""
+        self._closed = False
+        self._present(create and not read_only)
+        self.mode: Mode = self._choose_mode(read_only)
+        self._recognise()
+        _open.add(self)
+
+    # --- opening ------------------------------------------------------------------------------------------------------
+
+    def _present(self, create: bool) -> None:
+        """Makes sure that there is a file, or that there can be one."""
+        if self.path.is_dir():
+            raise StoreError(f"store {self.path} is a folder", hint="name a file", reason="not_a_store")
+        if self.path.exists():
+            return
+        if not create:
+            raise StoreError(
+                f"no store at {self.path}", hint="record something first, or set LOUPE_DB", reason="missing"
+            )
+        folder = self.path.parent
+        try:
+            if not folder.exists():
+                folder.mkdir(parents=True)
+                if folder.name == ".loupe":
+                    (folder / ".gitignore").write_text("*\n")
+        except OSError as error:
+            raise StoreReadOnly(
+                f"folder {folder} cannot be made ({error.strerror})", hint="set LOUPE_DB to a file you may write"
+            ) from error
+
+    def _choose_mode(self, read_only: bool) -> Mode:
+        folder = self.path.parent
+        if os.access(folder, os.W_OK) and (not self.path.exists() or os.access(self.path, os.W_OK)):
+            return "ro" if read_only else "rw"
+        if not self.path.exists():
+            raise StoreReadOnly(f"folder {folder} cannot be written", hint="set LOUPE_DB to a file you may write")
+        # Reading a log needs its index file; where none can be made, only a store without a log can be read.
+        log = self.path.with_name(self.path.name + "-wal")
+        index = self.path.with_name(self.path.name + "-shm")
+        if not log.exists() or log.stat().st_size == 0:
+            return "immutable"
+        if index.exists():
+            return "ro"
+        raise StoreReadOnly(
+            f"store {self.path} was left open and its folder cannot be written",
+            hint="copy the file and its -wal file to a folder you may write to",
+        )
+
+    def connect(self, mode: Mode | None = None) -> Connection:
+        """A new connection without a transaction. Raises like the class."""
+        mode = mode or self.mode
+        query = {"rw": "mode=rwc", "ro": "mode=ro", "immutable": "mode=ro&immutable=1"}[mode]
+        uri = f"{self.path.absolute().as_uri()}?{query}"
+        try:
+            conn = sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+            conn.execute("PRAGMA cache_size = -8000")
+            return conn
+        except sqlite3.Error as error:
+            raise as_ours(error, self.path) from error
+
+    def _recognise(self) -> None:
+        """Checks that the file is a store of a version that we know; makes the tables of a new one."""
+        self._check_magic()
+        conn = self.connect()
+        try:
+            found = _identity(conn)
+            if found == (0, 0) and self.mode == "rw" and _empty(conn):
+                self._make(conn)
+                found = _identity(conn)
+        except sqlite3.Error as error:
+            raise as_ours(error, self.path) from error
+        finally:
+            conn.close()
+        application, version = found
+        if application != APPLICATION_ID:
+            raise StoreError(f"{self.path} is not a store of Loupe", hint="check LOUPE_DB", reason="not_a_store")
+        if version > SCHEMA:
+            raise VersionUnknown(
+                f"store {self.path} has schema {version}, newer than this version's {SCHEMA}",
+                hint="upgrade agent-loupe",
+            )
+        if version < 1:
+            raise Corrupt(f"store {self.path} has schema {version}, which never existed")
+
+    def _check_magic(self) -> None:
+        try:
+            with self.path.open("rb") as file:
+                head = file.read(len(_MAGIC))
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise StoreError(f"store {self.path} cannot be read ({error.strerror})", reason="cannot_open") from error
+        if head and head != _MAGIC:
+            raise StoreError(f"{self.path} is not a store of Loupe", hint="check LOUPE_DB", reason="not_a_store")
+
+    def _make(self, conn: Connection) -> None:
+        """Makes the tables. Several processes may try at once: one wins, the others find them made."""
+        deadline = time.monotonic() + BUSY_SECONDS
+        while True:
+            try:
+                conn.execute("PRAGMA auto_vacuum = INCREMENTAL")
+                # Changing the journal mode does not wait for locks by itself.
+                conn.execute("PRAGMA journal_mode = WAL").fetchone()
+                break
+            except sqlite3.OperationalError as error:
+                if not isinstance(as_ours(error, self.path), StoreBusy) or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.005)
+        conn.execute("BEGIN IMMEDIATE")
+        try:
+            if _identity(conn) == (0, 0):
+                for statement in TABLES:
+                    conn.execute(statement)
+                conn.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+                conn.execute(f"PRAGMA user_version = {SCHEMA}")
+            conn.execute("COMMIT")
+        except BaseException:
+            _roll_back(conn)
+            raise
+
+    # --- writing ------------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def transaction(self, *, full: bool = False) -> Iterator[Connection]:
+        """One write transaction, committed at the end, rolled back on any error. `full`: survives power loss.
+
+        Raises:
+            StoreReadOnly, StoreBusy, StoreFull, Corrupt, StoreError: nothing was written.
+        """
+        if self.mode != "rw":
+            raise StoreReadOnly(
+                f"store {self.path} is open for reading only", hint="set LOUPE_DB to a file you may write"
+            )
+        with self.lock:
+            conn = self._write_connection()
+            try:
+                self._set_synchronous(conn, "FULL" if full else "NORMAL")
+                conn.execute("BEGIN IMMEDIATE")
+                yield conn
+                conn.execute("COMMIT")
+            except sqlite3.Error as error:
+                _roll_back(conn)
+                raise as_ours(error, self.path) from error
+            except BaseException:
+                _roll_back(conn)
+                raise
+
+    @contextmanager
+    def erasing(self) -> Iterator[Connection]:
+        """A transaction whose freed space is overwritten with zeros, in the file and in the log."""
+        with self.lock:
+            if self.mode == "rw":
+                self._pragma("secure_delete = ON")
+            try:
+                with self.transaction(full=True) as conn:
+                    yield conn
+                self._pragma("wal_checkpoint(TRUNCATE)")
+            finally:
+                if self.mode == "rw" and not self._closed:
+                    self._pragma("secure_delete = OFF")
+
+    def shrink(self) -> None:
+        """Gives free pages back to the file system."""
+        with self.lock:
+            self._pragma("incremental_vacuum")
+            self._pragma("wal_checkpoint(TRUNCATE)")
+
+    def _pragma(self, text: str) -> None:
+        try:
+            self._write_connection().execute(f"PRAGMA {text}").fetchall()
+        except sqlite3.Error as error:
+            raise as_ours(error, self.path) from error
+
+    def file_bytes(self) -> int:
+        """Bytes on disk: the file, its log and the log's index."""
+        files = (self.path.with_name(self.path.name + end) for end in ("", "-wal", "-shm"))
+        return sum(file.stat().st_size for file in files if file.exists())
+
+    def _write_connection(self) -> Connection:
+        self._check_open()
+        if self._writer is None:
+            conn = self.connect()
+            conn.execute("PRAGMA journal_mode = WAL").fetchone()
+            conn.execute(f"PRAGMA journal_size_limit = {WAL_LIMIT}").fetchone()
+            self._synchronous = ""
+            self._writer = conn
+        return self._writer
+
+    def _set_synchronous(self, conn: Connection, level: str) -> None:
+        if self._synchronous != level:
+            conn.execute(f"PRAGMA synchronous = {level}")
+            self._synchronous = level
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreError(f"store {self.path} is closed", reason="closed")
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """One short read transaction: everything read inside is of one moment. Fetch all rows inside."""
+        conn = self._borrow()
+        try:
+            conn.execute("BEGIN")
+            yield conn
+        except sqlite3.Error as error:
+            raise as_ours(error, self.path) from error
+        finally:
+            _roll_back(conn)
+            self._give_back(conn)
+
+    def _borrow(self) -> Connection:
+        with self._gate:
+            self._check_open()
+            self._busy += 1
+            if self._idle:
+                return self._idle.pop()
+        try:
+            conn = self.connect("ro" if self.mode == "rw" else None)
+        except BaseException:
+            with self._gate:
+                self._busy -= 1
+                self._gate.notify_all()
+            raise
+        return conn
+
+    def _give_back(self, conn: Connection) -> None:
+        with self._gate:
+            self._busy -= 1
+            if self._closed or len(self._idle) >= _IDLE_READERS:
+                conn.close()
+            else:
+                self._idle.append(conn)
+            self._gate.notify_all()
+
+    # --- ending -------------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Closes everything. Idempotent."""
+        with self.lock, self._gate:
+            self._closed = True
+            self._drop_connections()
+
+    def _drop_connections(self) -> None:
+        for conn in self._idle:
+            conn.close()
+        self._idle.clear()
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+    def before_fork(self) -> None:
+        """Ends what is going on and closes all connections; both locks stay taken until the fork is over."""
+        self.lock.acquire()
+        self._gate.acquire()
+        self._gate.wait_for(lambda: self._busy == 0, timeout=BUSY_SECONDS)
+        self._drop_connections()
+
+    def after_fork_in_parent(self) -> None:
+        """Lets the others go on."""
+        self._gate.release()
+        self.lock.release()
+
+    def after_fork_in_child(self) -> None:
+        """Locks of the parent's threads are never released here: new ones."""
+        self.lock = threading.RLock()
+        self._gate = threading.Condition()
+        self._busy = 0
+
+
+def _identity(conn: Connection) -> tuple[int, int]:
+    """Application id and version of the file's schema."""
+    application: int = conn.execute("PRAGMA application_id").fetchone()[0]
+    version: int = conn.execute("PRAGMA user_version").fetchone()[0]
+    return application, version
+
+
+def _empty(conn: Connection) -> bool:
+    return conn.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is None
+
+
+def _roll_back(conn: Connection) -> None:
+    try:
+        if conn.in_transaction:
+            conn.execute("ROLLBACK")
+    except sqlite3.Error:
+        pass  # a full disk or a lost file may have ended the transaction already
+
+
+# --- forks ------------------------------------------------------------------------------------------------------------
+
+_open: weakref.WeakSet[Database] = weakref.WeakSet()
+_fork_lock = threading.Lock()
+_forking: list[Database] = []
+
+
+def _before_fork() -> None:
+    _fork_lock.acquire()
+    _forking[:] = list(_open)
+    for database in _forking:
+        database.before_fork()
+
+
+def _after_in_parent() -> None:
+    for database in reversed(_forking):
+        database.after_fork_in_parent()
+    _forking.clear()
+    _fork_lock.release()
+
+
+def _after_in_child() -> None:
+    for database in _forking:
+        database.after_fork_in_child()
+    _forking.clear()
+    _fork_lock.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_in_parent, after_in_child=_after_in_child)

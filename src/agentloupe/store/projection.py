@@ -1,0 +1,101 @@
+"""The projection of one run in SQLite: its row, its steps' headers, and the facets that lists filter by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import orjson
+
+from agentloupe.ports import Delta
+from agentloupe.run import Run
+from agentloupe.store.database import Connection
+from agentloupe.store.queries import Facet, FacetKey, facets_of_run, facets_of_steps
+from agentloupe.store.rows import run_bytes, step_bytes
+from agentloupe.store.schema import event_key, keys_of_run
+
+__all__ = ["Change", "Projection", "RunRow", "remove_steps", "set_tags"]
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """What an append puts into the run's row; `started_at` only when it is not there yet."""
+
+    row: bytes
+    status: str
+    erased: bool
+    started_at: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What was written, to be kept once it is committed."""
+
+    started_at: str
+    facets: frozenset[FacetKey]
+
+
+class Projection:
+    """Writes deltas of one run, and only what differs from what it wrote before."""
+
+    def __init__(self, rid: int) -> None:
+        self._rid = rid
+        self._started_at: str | None = None
+        self._of_run: frozenset[FacetKey] = frozenset()
+        self._of_steps: frozenset[FacetKey] = frozenset()
+
+    def row(self, run: Run) -> RunRow:
+        """The run's row for this delta."""
+        started_at = run.started_at if self._started_at is None else None
+        return RunRow(run_bytes(run), run.status, run.erased, started_at)
+
+    def write(self, conn: Connection, delta: Delta) -> Change:
+        """Writes the steps and facets of a delta. Nothing is kept here before `keep`."""
+        if delta.steps:
+            conn.executemany(
+                "INSERT INTO steps(key, row) VALUES (?, ?) ON CONFLICT(key) DO UPDATE SET row = excluded.row",
+                [(event_key(self._rid, step.idx), step_bytes(step)) for step in delta.steps],
+            )
+        started_at = self._started_at or delta.run.started_at
+        of_run = facets_of_run(delta.run)
+        new = (of_run | facets_of_steps(delta.steps)) - self._of_run - self._of_steps
+        self._remove(conn, started_at, self._of_run - of_run - self._of_steps)
+        self._insert(conn, started_at, new)
+        return Change(started_at, frozenset(of_run | new))
+
+    def keep(self, change: Change, run: Run) -> None:
+        """Remembers a change that was committed."""
+        of_run = frozenset(facets_of_run(run))
+        self._started_at = change.started_at
+        self._of_steps |= change.facets - of_run
+        self._of_run = of_run
+
+    def _remove(self, conn: Connection, started_at: str, facets: Iterable[FacetKey]) -> None:
+        rows = [(int(kind), value, started_at, self._rid) for kind, value in facets]
+        if rows:
+            conn.executemany("DELETE FROM facets WHERE kind = ? AND value = ? AND started_at = ? AND rid = ?", rows)
+
+    def _insert(self, conn: Connection, started_at: str, facets: Iterable[FacetKey]) -> None:
+        # Tags that a person has set stand; those of the events do not come back beside them.
+        conn.executemany(
+            "INSERT INTO facets(kind, value, started_at, rid) SELECT ?1, ?2, ?3, ?4"
+            " WHERE ?1 <> ?5 OR (SELECT tags_by_hand FROM runs WHERE rid = ?4) IS NULL ON CONFLICT DO NOTHING",
+            [(int(kind), value, started_at, self._rid, int(Facet.TAG)) for kind, value in facets],
+        )
+
+
+def remove_steps(conn: Connection, rid: int) -> None:
+    """Removes the headers of a run's steps, and all its facets."""
+    conn.execute("DELETE FROM steps WHERE key BETWEEN ? AND ?", keys_of_run(rid))
+    conn.execute("DELETE FROM facets WHERE rid = ?", (rid,))
+
+
+def set_tags(conn: Connection, rid: int, started_at: str, tags: Iterable[str]) -> None:
+    """Tags set by hand, in place of what the events say."""
+    unique = list(dict.fromkeys(tags))
+    conn.execute("UPDATE runs SET tags_by_hand = ? WHERE rid = ?", (orjson.dumps(unique).decode(), rid))
+    conn.execute("DELETE FROM facets WHERE rid = ? AND kind = ?", (rid, int(Facet.TAG)))
+    conn.executemany(
+        "INSERT INTO facets(kind, value, started_at, rid) VALUES (?, ?, ?, ?)",
+        [(int(Facet.TAG), tag, started_at, rid) for tag in unique],
+    )

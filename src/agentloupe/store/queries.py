@@ -1,0 +1,132 @@
+"""Lists of runs: a `RunFilter` as SQL over facets, and as a plain test for stores without SQL.
+
+A facet is a thing that lists filter by. Its table is kept in the order in which lists are shown, so that a page of any
+list is one walk along an index, however many runs there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import IntEnum
+
+from agentloupe.run import Run, RunFilter
+from agentloupe.step import Step
+
+__all__ = ["Facet", "FacetKey", "facets_of_run", "facets_of_steps", "matches", "select_runs"]
+
+
+class Facet(IntEnum):
+    """Kinds of facets; the numbers are stored."""
+
+    AGENT = 1
+    STATUS = 2
+    TAG = 3
+    TASK = 4
+    TRACE = 5
+    PARENT = 6
+    TOOL = 7
+    ERROR = 8
+
+
+FacetKey = tuple[Facet, str]
+
+
+def facets_of_run(run: Run) -> set[FacetKey]:
+    """What a list can find this run by, its steps apart."""
+    single = (
+        (Facet.AGENT, run.agent),
+        (Facet.STATUS, run.status),
+        (Facet.TASK, run.task_id),
+        (Facet.TRACE, run.trace_id),
+        (Facet.PARENT, run.parent_run_id),
+    )
+    found = {(kind, value) for kind, value in single if value is not None}
+    found.update((Facet.TAG, tag) for tag in run.tags)
+    if run.error:
+        found.update(_error_names(run.error.partition(":")[0]))
+    return found
+
+
+def facets_of_steps(steps: Iterable[Step]) -> set[FacetKey]:
+    """Tools that were called and classes of errors that happened."""
+    found: set[FacetKey] = set()
+    for step in steps:
+        if step.kind == "tool":
+            found.add((Facet.TOOL, step.name))
+        if step.error_class:
+            found.update(_error_names(step.error_class))
+    return found
+
+
+def _error_names(error_class: str) -> Iterable[FacetKey]:
+    """An error is found by its whole class path and by its class alone."""
+    yield Facet.ERROR, error_class
+    yield Facet.ERROR, error_class.rpartition(".")[2]
+
+
+def wanted_facets(wanted: RunFilter) -> list[FacetKey]:
+    """The facets that a filter asks for, rarest kinds first; the status is left to `status_rows`."""
+    asked = (
+        (Facet.TASK, wanted.task_id),
+        (Facet.TRACE, wanted.trace_id),
+        (Facet.PARENT, wanted.parent_run_id),
+        (Facet.ERROR, wanted.error),
+        (Facet.TAG, wanted.tag),
+        (Facet.TOOL, wanted.tool),
+        (Facet.AGENT, wanted.agent),
+        (Facet.STATUS, "running" if wanted.status == "interrupted" else wanted.status),
+    )
+    return [(kind, value) for kind, value in asked if value is not None]
+
+
+def select_runs(what: str, wanted: RunFilter, *, paged: bool = True) -> tuple[str, list[object]]:
+    """SQL and its arguments that select `what` (columns of runs `r`), newest first.
+
+    `interrupted` selects what says `running`: whether the owner lives is seen on reading.
+    """
+    facets = wanted_facets(wanted)
+    where = ["r.row IS NOT NULL"]
+    args: list[object] = []
+    source = "runs r"
+    order = "r.started_at DESC, r.rid DESC"
+    if facets:
+        source = "facets f JOIN runs r ON r.rid = f.rid"
+        order = "f.started_at DESC, f.rid DESC"
+        where.append("f.kind = ? AND f.value = ?")
+        args += [int(facets[0][0]), facets[0][1]]
+    at = "f" if facets else "r"
+    for kind, value in facets[1:]:
+        where.append(
+            "EXISTS (SELECT 1 FROM facets g WHERE g.kind = ? AND g.value = ?"
+            " AND g.started_at = f.started_at AND g.rid = f.rid)"
+        )
+        args += [int(kind), value]
+    for test, value in ((">=", wanted.since), ("<", wanted.until)):
+        if value is not None:
+            where.append(f"{at}.started_at {test} ?")
+            args.append(value)
+    if wanted.id_prefix is not None:
+        where.append("r.id >= ? AND r.id < ?")
+        args += [wanted.id_prefix, wanted.id_prefix + "\U0010ffff"]
+    sql = f"SELECT {what} FROM {source} WHERE {' AND '.join(where)}"  # noqa: S608  # columns and operators are ours, values are bound
+    if what.startswith("count"):
+        return sql, args
+    sql += f" ORDER BY {order}"
+    if paged:
+        sql += " LIMIT ? OFFSET ?"
+        args += [-1 if wanted.limit is None else wanted.limit, wanted.offset]
+    return sql, args
+
+
+def matches(run: Run, facets: set[FacetKey], wanted: RunFilter) -> bool:
+    """Whether a run, with the facets of its steps, is wanted."""
+    if wanted.status is not None and run.status != wanted.status:
+        return False
+    have = facets | facets_of_run(run)
+    if any(f not in have for f in wanted_facets(wanted) if f[0] is not Facet.STATUS):
+        return False
+    if wanted.since is not None and run.started_at < wanted.since:
+        return False
+    if wanted.until is not None and run.started_at >= wanted.until:
+        return False
+    return wanted.id_prefix is None or run.id.startswith(wanted.id_prefix)

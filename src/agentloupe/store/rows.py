@@ -1,0 +1,86 @@
+"""Rows of the projection as bytes and back. Positional JSON: small, quick, and only ever read by the code that wrote it.
+
+The projection can be made anew from the events at any time, so its form is no promise: when `FORM` is raised, a store
+that holds another form makes its rows anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from operator import attrgetter
+from typing import Any, cast
+
+import orjson
+
+from agentloupe.call import NO_ATTRS
+from agentloupe.canonical import Json, dumps, loads
+from agentloupe.run import COUNTED, Counts, Run
+from agentloupe.step import Step
+
+__all__ = ["FORM", "run_bytes", "run_from", "step_bytes", "step_from"]
+
+FORM = 1
+
+_NOT_KEPT = frozenset({"input", "output", "error", "loaded", "cost", "run_id"})
+"""Fields of a step that come from bodies, prices or the key of the row."""
+_STEP_FIELDS = tuple(f.name for f in fields(Step) if f.name not in _NOT_KEPT)
+_ATTRS_AT = _STEP_FIELDS.index("attrs")
+_step_values = cast("Any", attrgetter(*_STEP_FIELDS))
+
+_COMPUTED = frozenset({"cost", "new_cost", "cost_complete", "owner", "counts", "events", "head"})
+"""Fields of a run that are computed on reading, kept in columns, or need a form of their own."""
+_RUN_FIELDS = tuple(f.name for f in fields(Run) if f.name not in _COMPUTED)
+_run_values = cast("Any", attrgetter(*_RUN_FIELDS))
+_TUPLES = ("tags", "overrides", "coverage_notes")
+
+
+def _text(values: list[Json]) -> bytes:
+    try:
+        return orjson.dumps(values)
+    except TypeError:
+        return dumps(values)  # integers beyond 64 bits, lone surrogates
+
+
+def _values(data: bytes) -> list[Json]:
+    return cast("list[Json]", loads(data))
+
+
+def step_bytes(step: Step) -> bytes:
+    """A step's header as bytes, without its run."""
+    values: list[Json] = list(_step_values(step))
+    values[_ATTRS_AT] = dict(step.attrs) if step.attrs else None
+    return _text(values)
+
+
+def step_from(run_id: str, data: bytes) -> Step:
+    """A step's header from its bytes."""
+    values: list[Any] = orjson.loads(data)
+    if values[_ATTRS_AT] is None:
+        values[_ATTRS_AT] = NO_ATTRS
+    elif _has_float(values[_ATTRS_AT]):
+        # orjson reads integers beyond 64 bits as floats; the strict reader keeps them.
+        values = cast("list[Any]", _values(data))
+    return Step(run_id=run_id, **dict(zip(_STEP_FIELDS, values, strict=True)))
+
+
+def _has_float(attrs: Mapping[str, object]) -> bool:
+    return any(type(v) is float and v >= 2**63 for v in attrs.values())
+
+
+def run_bytes(run: Run) -> bytes:
+    """A run's row as bytes: what its events say, nothing that is computed on reading."""
+    row: dict[str, Any] = dict(zip(_RUN_FIELDS, _run_values(run), strict=True))
+    row["overrides"] = [dict(o) for o in run.overrides]
+    counts = run.counts
+    return _text([[*row.values()], [getattr(counts, name) for name in COUNTED]])
+
+
+def run_from(data: bytes, **columns: Any) -> Run:
+    """A run from its bytes; `columns` are fields that are kept elsewhere or have changed since."""
+    values, counts = cast("tuple[list[Any], list[int]]", _values(data))
+    row: dict[str, Any] = dict(zip(_RUN_FIELDS, values, strict=True))
+    row |= columns
+    for name in _TUPLES:
+        row[name] = tuple(row[name])
+    return Run(**row, counts=Counts(*counts))

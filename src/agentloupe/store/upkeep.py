@@ -1,0 +1,293 @@
+"""What is done to whole runs and to the whole file: taking over, making anew, erasing, checking, measuring."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import fields, replace
+from typing import cast
+
+from agentloupe.canonical import Json, canonical
+from agentloupe.errors import Corrupt, StoreError
+from agentloupe.event import Draft, Event, Head
+from agentloupe.pack import Body, needs
+from agentloupe.ports import NewFold, Size
+from agentloupe.recording import GetBodies
+from agentloupe.run import Run
+from agentloupe.seal import check_chain
+from agentloupe.step import Step
+from agentloupe.store import bodies as body_rows
+from agentloupe.store.database import Connection, Database
+from agentloupe.store.projection import Projection, remove_steps
+from agentloupe.store.queries import Facet, facets_of_run
+from agentloupe.store.rows import run_bytes, run_from, step_from
+from agentloupe.store.schema import keys_of_run
+from agentloupe.store.sealing import Sealed, seal_drafts
+from agentloupe.store.writer import put_events
+
+__all__ = ["check", "erase", "insert", "rebuild", "remove_empty_runs", "size"]
+
+_AT_ONCE = 200
+_FAULTS = 100
+"""Faults that `check` lists at most, of each kind."""
+
+
+# --- taking over a sealed recording -----------------------------------------------------------------------------------
+
+
+def insert(db: Database, run_id: str, events: Sequence[Event], get: GetBodies, new_fold: NewFold) -> None:
+    """See `ports.Store.insert`."""
+    sealed = _whole_chain(run_id, events)
+    fold = new_fold(run_id)
+    for event in events:
+        fold.add(event)
+    delta = fold.take()
+    with db.transaction(full=True) as conn:
+        found = conn.execute("SELECT last_sequence, head FROM runs WHERE id = ?", (run_id,)).fetchone()
+        if found is not None:
+            if found == (sealed.head.sequence, bytes.fromhex(sealed.head.hash)):
+                return
+            raise StoreError(
+                f"run {run_id} exists already, with other events",
+                hint="delete it, or import under another id",
+                reason="exists",
+            )
+        rid = conn.execute(
+            "INSERT INTO runs(id, last_sequence, head, epoch, row, status, started_at, erased)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                run_id,
+                sealed.head.sequence,
+                bytes.fromhex(sealed.head.hash),
+                max(event.owner_epoch for event in events),
+                run_bytes(delta.run),
+                delta.run.status,
+                delta.run.started_at,
+                delta.run.erased,
+            ),
+        ).lastrowid
+        assert rid is not None
+        put_events(conn, rid, sealed)
+        _take_bodies(conn, rid, events, get)
+        Projection(rid).write(conn, replace(delta, steps=()) if delta.run.erased else delta)
+
+
+def _whole_chain(run_id: str, events: Sequence[Event]) -> Sealed:
+    if not events:
+        raise Corrupt(f"run {run_id} has no events", reason="empty")
+    envelopes = [event.envelope(event.run_id, event.sequence) for event in events]
+    links = ((e.sequence, env, e.prev_hash, e.hash) for e, env in zip(events, envelopes, strict=True))
+    fault = check_chain(links, run_id=run_id)
+    if fault is not None:
+        raise Corrupt(
+            f"run {run_id}: event {fault.sequence} is not what was sealed ({fault.reason})", reason=fault.reason
+        )
+    last = events[-1]
+    texts = tuple(canonical(cast("Json", envelope)) for envelope in envelopes)
+    return Sealed(tuple(events), texts, Head(last.sequence, last.hash))
+
+
+def _take_bodies(conn: Connection, rid: int, events: Iterable[Event], get: GetBodies) -> None:
+    """Copies all bodies that the events name, and those that they need, some at a time."""
+    seen: set[str] = set()
+    todo = [digest for event in events for digest in event.digests()]
+    while todo:
+        some = [d for d in dict.fromkeys(todo[-_AT_ONCE:]) if d not in seen]
+        del todo[-_AT_ONCE:]
+        if not some:
+            continue
+        seen.update(some)
+        found = [Body(digest, data, needs(data)) for digest, data in get(some).items()]
+        body_rows.put(conn, body_rows.prepare(found, frozenset()))
+        refs = {body.digest: () for body in found}
+        body_rows.link(conn, rid, refs, set(), refs)
+        todo.extend(ref for body in found for ref in body.refs if ref not in seen)
+
+
+# --- making the projection anew ---------------------------------------------------------------------------------------
+
+
+def rebuild(conn: Connection, rid: int, run_id: str, events: Iterable[Event], new_fold: NewFold) -> list[str]:
+    """Makes a run's row, steps and facets anew from its events; returns what differed."""
+    fold = new_fold(run_id)
+    count = 0
+    for count, event in enumerate(events, 1):  # noqa: B007  # the last number is the count
+        fold.add(event)
+    if not count:
+        return []
+    delta = fold.take()
+    if delta.run.erased:
+        delta = replace(delta, steps=())
+    before_run, before_steps = _stored(conn, rid, run_id)
+    differences = [*_run_differences(before_run, delta.run), *_step_differences(before_steps, delta.steps)]
+    remove_steps(conn, rid)
+    run = delta.run
+    conn.execute(
+        "UPDATE runs SET row = ?, status = ?, started_at = ?, erased = ? WHERE rid = ?",
+        (run_bytes(run), run.status, run.started_at, run.erased, rid),
+    )
+    Projection(rid).write(conn, delta)
+    conn.execute(
+        "INSERT INTO facets(kind, value, started_at, rid) SELECT ?, value, ?, rid FROM runs, json_each(runs.tags_by_hand)"
+        " WHERE rid = ? ON CONFLICT DO NOTHING",
+        (int(Facet.TAG), run.started_at, rid),
+    )
+    return differences
+
+
+def _stored(conn: Connection, rid: int, run_id: str) -> tuple[Run | None, dict[int, Step | None]]:
+    """What is stored now; what cannot be read is `None`."""
+    data: bytes | None = conn.execute("SELECT row FROM runs WHERE rid = ?", (rid,)).fetchone()[0]
+    first, last = keys_of_run(rid)
+    rows = conn.execute("SELECT key, row FROM steps WHERE key BETWEEN ? AND ?", (first, last)).fetchall()
+    steps: dict[int, Step | None] = {}
+    for key, row in rows:
+        try:
+            steps[key - first] = step_from(run_id, row)
+        except (ValueError, TypeError):
+            steps[key - first] = None
+    try:
+        return (run_from(data) if data is not None else None), steps
+    except (ValueError, TypeError):
+        return None, steps
+
+
+def _run_differences(before: Run | None, after: Run) -> Iterator[str]:
+    if before is None:
+        yield "run: was not readable"
+        return
+    kept_elsewhere = {"events", "head", "owner"}
+    for field in fields(Run):
+        if field.name not in kept_elsewhere and getattr(before, field.name) != getattr(after, field.name):
+            yield f"run: {field.name} differs"
+
+
+def _step_differences(before: dict[int, Step | None], after: Sequence[Step]) -> Iterator[str]:
+    for step in after:
+        old = before.pop(step.idx, None)
+        if old is None:
+            yield f"step {step.idx}: was missing or not readable"
+        elif old != step:
+            names = [f.name for f in fields(Step) if getattr(old, f.name) != getattr(step, f.name)]
+            yield f"step {step.idx}: {', '.join(names)} differ"
+    for idx in sorted(before):
+        yield f"step {idx}: has no events"
+
+
+# --- erasing ----------------------------------------------------------------------------------------------------------
+
+
+def erase(conn: Connection, rid: int, run_id: str, head: Head, drafts: Sequence[Draft]) -> int:
+    """Removes a run's bodies and steps, appends `drafts`; the epoch rises, so that no former owner writes again."""
+    sealed = seal_drafts(run_id, head, drafts)
+    put_events(conn, rid, sealed)
+    data = conn.execute("SELECT row FROM runs WHERE rid = ?", (rid,)).fetchone()[0]
+    run = None if data is None else replace(run_from(data), erased=True, coverage="limited_replay")
+    if run is not None and run.status in {"running", "waiting"}:
+        run = replace(run, status="interrupted")
+    conn.execute(
+        "UPDATE runs SET last_sequence = ?, head = ?, erased = 1, owner_pid = NULL, epoch = epoch + 1, row = ?,"
+        " status = coalesce(?, status) WHERE rid = ?",
+        (
+            sealed.head.sequence,
+            bytes.fromhex(sealed.head.hash),
+            None if run is None else run_bytes(run),
+            None if run is None else run.status,
+            rid,
+        ),
+    )
+    remove_steps(conn, rid)
+    if run is not None:
+        conn.executemany(
+            "INSERT INTO facets(kind, value, started_at, rid) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
+            [(int(kind), value, run.started_at, rid) for kind, value in facets_of_run(run)],
+        )
+    alone = conn.execute(
+        "SELECT b.bid, length(b.data) FROM run_bodies m JOIN bodies b ON b.bid = m.bid WHERE m.rid = ?"
+        " AND NOT EXISTS (SELECT 1 FROM run_bodies o WHERE o.bid = m.bid AND o.rid <> m.rid)",
+        (rid,),
+    ).fetchall()
+    conn.execute("DELETE FROM run_bodies WHERE rid = ?", (rid,))
+    return body_rows.remove_orphans(conn, dict(alone))[0]
+
+
+def remove_empty_runs(conn: Connection, gone: Callable[[str, int, str], bool]) -> None:
+    """Removes runs that were begun and never wrote an event, if their owner is gone."""
+    rows = conn.execute("SELECT rid, owner_host, owner_pid, owner_started FROM runs WHERE last_sequence = 0").fetchall()
+    for rid, host, pid, started in rows:
+        if pid is None or gone(host or "", pid, started or ""):
+            conn.execute("DELETE FROM run_bodies WHERE rid = ?", (rid,))
+            conn.execute("DELETE FROM runs WHERE rid = ?", (rid,))
+
+
+# --- the whole file ---------------------------------------------------------------------------------------------------
+
+_CHECKS = (
+    (
+        "run {}: its end is not the last event that is stored",
+        "SELECT r.id FROM runs r LEFT JOIN events e ON e.key = (r.rid << 32) + r.last_sequence"
+        " WHERE r.last_sequence > 0 AND (e.hash IS NULL OR e.hash <> r.head)",
+    ),
+    (
+        "run {}: events are missing, or there are too many",
+        "SELECT r.id FROM runs r WHERE r.last_sequence <>"
+        " (SELECT count(*) FROM events e WHERE e.key BETWEEN r.rid << 32 AND (r.rid << 32) + 4294967295)",
+    ),
+    (
+        "events of a run that is not there (row {})",
+        "SELECT DISTINCT e.key >> 32 FROM events e WHERE NOT EXISTS (SELECT 1 FROM runs r WHERE r.rid = e.key >> 32)",
+    ),
+    (
+        "steps of a run that is not there (row {})",
+        "SELECT DISTINCT s.key >> 32 FROM steps s WHERE NOT EXISTS (SELECT 1 FROM runs r WHERE r.rid = s.key >> 32)",
+    ),
+    (
+        "run {}: a body that it needs is not there",
+        "SELECT DISTINCT r.id FROM run_bodies m JOIN runs r ON r.rid = m.rid"
+        " WHERE NOT EXISTS (SELECT 1 FROM bodies b WHERE b.bid = m.bid)",
+    ),
+    (
+        "bodies of a run that is not there (row {})",
+        "SELECT DISTINCT m.rid FROM run_bodies m WHERE NOT EXISTS (SELECT 1 FROM runs r WHERE r.rid = m.rid)",
+    ),
+)
+
+
+def check(db: Database) -> list[str]:
+    """The database's own check, then that everything that is referred to is there."""
+    from agentloupe.store.faults import as_ours
+
+    faults: list[str] = []
+    with db.reading() as conn:
+        try:
+            faults += [row[0] for row in conn.execute(f"PRAGMA integrity_check({_FAULTS})") if row[0] != "ok"]
+            for text, sql in _CHECKS:
+                faults += [text.format(row[0]) for row in conn.execute(f"{sql} LIMIT {_FAULTS}")]
+        except sqlite3.DatabaseError as error:
+            ours = as_ours(error, db.path)
+            if not isinstance(ours, Corrupt):
+                raise ours from error
+            faults.append(ours.message)
+    return faults
+
+
+def size(db: Database, url: str) -> Size:
+    """Counts and bytes of a store."""
+    with db.reading() as conn:
+        runs, events = conn.execute("SELECT count(*), coalesce(sum(last_sequence), 0) FROM runs").fetchone()
+        bodies, stored, whole = conn.execute(
+            "SELECT count(*), coalesce(sum(length(data)), 0), coalesce(sum(size), 0) FROM bodies"
+        ).fetchone()
+        orphans = conn.execute(
+            "SELECT count(*) FROM bodies b WHERE NOT EXISTS (SELECT 1 FROM run_bodies r WHERE r.bid = b.bid)"
+        ).fetchone()[0]
+    return Size(
+        url=url,
+        runs=runs,
+        events=events,
+        bodies=bodies,
+        bodies_stored=stored,
+        bodies_whole=whole,
+        file_bytes=db.file_bytes(),
+        orphans=orphans,
+    )
