@@ -28,7 +28,18 @@ import orjson
 
 from agentloupe.jsontext import PLAIN, Json, dumps, list_text, loads, nonfinite_text, tree_types, write
 
-__all__ = ["FORM", "SHARED_LISTS", "Json", "canonical", "digest", "digest_bytes", "dumps", "key_of", "loads"]
+__all__ = [
+    "FORM",
+    "SHARED_LISTS",
+    "Json",
+    "canonical",
+    "digest",
+    "digest_bytes",
+    "digest_parts",
+    "dumps",
+    "key_of",
+    "loads",
+]
 
 FORM: Final = "loupe-c1"
 """Name of the canonical form; another form gets another name."""
@@ -98,6 +109,14 @@ def _float_text(value: float) -> str:
 def digest_bytes(data: bytes) -> str:
     """SHA-256 as 64 hex digits."""
     return hashlib.sha256(data).hexdigest()
+
+
+def digest_parts(parts: Iterable[bytes]) -> str:
+    """SHA-256 of all parts one after another, as 64 hex digits; takes them one at a time."""
+    running = hashlib.sha256()
+    for part in parts:
+        running.update(part)
+    return running.hexdigest()
 
 
 def digest(value: Json) -> str:

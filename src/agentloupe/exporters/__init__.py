@@ -1,0 +1,1 @@
+"""Ways out: the formats that recordings are written in."""
