@@ -28,11 +28,24 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "WORDS": ("errors", "jsontext", "canonical", "arguments", "seal", "call", "event", "run", "step"),
     "PORTS": ("pack", "codecs", "recording", "ports", "ambient", "scribe", "settings", "schedule"),
     "ENGINE": (
-        *("tape", "project", "privacy", "recorder", "replayer", "guard", "report", "cassette", "overrides", "edits"),
-        *("policy", "forker", "loop", "align", "compare", "costs", "verify", "snapshot"),
+        *(
+            "tape",
+            "project",
+            "privacy",
+            "credentials",
+            "recorder",
+            "toolwatch",
+            "replayer",
+            "guard",
+            "report",
+            "cassette",
+            "overrides",
+            "edits",
+        ),
+        *("policy", "forker", "loop", "align", "compare", "costs", "verify"),
     ),
     "ADAPTERS": ("store", "providers", "importers", "exporters"),
-    "VERBS": ("sessions", "api", "instrument", "launch", "demo"),
+    "VERBS": ("sessions", "api", "instrument", "reads", "snapshot", "launch", "replaying", "facade", "forking", "demo"),
     "DOORS": ("cli", "__main__"),
 }
 RANK = {"WORDS": 0, "PORTS": 1, "ENGINE": 2, "ADAPTERS": 2, "VERBS": 3, "DOORS": 4}
@@ -44,9 +57,9 @@ WHERE: dict[str, tuple[str, ...]] = {
     "hashlib": ("canonical.py", "seal.py"),
     "hmac": ("canonical.py", "seal.py"),
     "sqlite3": ("store/",),
-    "random": ("ambient.py", "recorder.py"),
-    "uuid": ("ambient.py", "recorder.py"),
-    "secrets": ("ambient.py", "recorder.py"),
+    "random": ("ambient.py", "reads.py"),
+    "uuid": ("ambient.py", "reads.py"),
+    "secrets": ("ambient.py",),
     "typer": ("cli/",),
     "click": ("cli/",),
     "rich": ("cli/",),
@@ -59,7 +72,7 @@ WHERE: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("pickle", "cPickle", "marshal", "shelve", "dill", "cloudpickle", "yaml", "jsonpickle"), ()),
     **dict.fromkeys(("pydantic", "sqlalchemy", "fastapi", "starlette", "requests", "aiohttp"), ()),
 }
-CLOCK_AND_CHANCE = ("ambient.py", "recorder.py")
+CLOCK_AND_CHANCE = ("ambient.py", "reads.py")
 CLOCK_CALLS = frozenset(
     {
         *("time.time", "time.time_ns", "os.urandom", "date.today", "datetime.date.today"),

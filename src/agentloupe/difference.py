@@ -158,7 +158,7 @@ _CHANCE = re.compile(r"\b0\.\d{6,}\b")
 _ADDRESS = re.compile(r"\bat 0x[0-9a-fA-F]{6,}\b|\b0x[0-9a-fA-F]{8,}\b")
 _TEMPORARY = re.compile(r"/(?:var/)?tmp/\S+|/var/folders/\S+|\\Temp\\\S+")
 _WORD = re.compile(r"\w+")
-_REDACTED = re.compile(r"\[redacted\b|<redacted\b|\$redacted\b|\*{6,}", re.IGNORECASE)
+_REDACTED = re.compile(r"\[removed:[\w:-]+\]")
 
 UNICODE: Final = "the texts differ only in their Unicode form (composed against decomposed characters, NFC against NFD)"
 SPACES: Final = "the texts differ only in kinds of space: "

@@ -294,7 +294,7 @@ class ReplayReport:
     def coverage(self) -> str:
         """What was and was not looked at, in one line."""
         wanted = LEVELS[: LEVELS.index(self.level) + 1]
-        names = "+".join(level for level in wanted if self.levels.get(level) is not False) or "none"
+        names = "+".join(level for level in wanted if self.levels.get(level)) or "none"
         unseen = f", not observed: {', '.join(self.not_covered)}" if self.not_covered else ""
         return f"offline, {self.consumed} of {self.events} events, levels {names}{unseen}"
 

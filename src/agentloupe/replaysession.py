@@ -1,0 +1,101 @@
+"""The session of a replay: which agent's start it answers to, and what its end is compared with."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from agentloupe import codecs
+from agentloupe.ambient import caller
+from agentloupe.canonical import Json
+from agentloupe.errors import Damaged, ReplayMismatch
+from agentloupe.explain import digest_of
+from agentloupe.ports import Boundary, Opening
+from agentloupe.recorder import status_of
+from agentloupe.replayer import Replayer
+from agentloupe.report import Divergence, DivergenceKind, Side
+
+__all__ = ["ReplayOpener", "ReplaySession", "result_wire"]
+
+
+def result_wire(result: object) -> Json:
+    """An agent's result as a recording holds it."""
+    return {"result": codecs.encode(result).wire}
+
+
+class ReplaySession:
+    """The recorded agent, running again."""
+
+    def __init__(self, replayer: Replayer) -> None:
+        self.run_id = replayer.tape.recording.run_id
+        self.boundary: Boundary = replayer
+        self._replayer = replayer
+
+    def finished(self, result: object) -> None:
+        """The agent returned. Raises `ReplayMismatch` when that is not what was recorded, or something is left over."""
+        self._replayer.end("ok", result_wire(result))
+
+    def failed(self, error: BaseException) -> None:
+        """The agent raised. Never raises: the verdict is in the report."""
+        try:
+            if isinstance(error, SystemExit) and not error.code:
+                self.finished(None)
+            else:
+                self._replayer.end(status_of(error), codecs.encode(error).wire)
+        except ReplayMismatch:
+            return
+
+
+class ReplayOpener:
+    """Answers to the start of the recorded agent, once.
+
+    A second start in the same process is not on the tape: it is stopped, and the verdict on the first stands.
+    """
+
+    def __init__(self, replayer: Replayer) -> None:
+        self.replayer = replayer
+        self.opened = False
+
+    def open(self, opening: Opening) -> ReplaySession:
+        """Compares name and arguments. Raises `ReplayMismatch` where they are not the recorded ones."""
+        if self.opened:
+            self._second(opening)
+        self.opened = True
+        self._compare(opening)
+        return ReplaySession(self.replayer)
+
+    def _second(self, opening: Opening) -> NoReturn:
+        note = (
+            f"the program went on to start {opening.agent!r} again or anew, which is another run; it was stopped there"
+        )
+        if note not in self.replayer.notes:
+            self.replayer.notes.append(note)
+        raise ReplayMismatch(note, kind="extra")
+
+    def _compare(self, opening: Opening) -> None:
+        tape = self.replayer.tape
+        recorded = tape.started
+        self._fingerprint(opening)
+        if opening.agent != recorded.name:
+            self._differs("name_changed", opening, None)
+        given = self.replayer.settings.scrub(opening.arguments)
+        if recorded.input_digest is None:
+            wrong = Damaged("sequence 1 has no arguments", reason="no_input")
+            found = Divergence(kind="corrupt", sequence=1, message=str(wrong), reason=wrong.reason)
+            raise self.replayer.abandon("damaged", found)
+        if not self.replayer.equal(recorded.input_digest, given):
+            self._differs("input_changed", opening, given)
+
+    def _fingerprint(self, opening: Opening) -> None:
+        """Other code is information, not a difference."""
+        known = self.replayer.snapshot()
+        before = known.get("source_digest")
+        if isinstance(before, str) and opening.source_digest is not None and before != opening.source_digest:
+            self.replayer.notes.append(f"the source of the agent {opening.agent!r} has changed since it was recorded")
+
+    def _differs(self, kind: DivergenceKind, opening: Opening, given: Json) -> None:
+        recorded = self.replayer.tape.started
+        was = self.replayer.value_or_none(recorded.input_digest) if kind == "input_changed" else None
+        actual = Side(
+            kind="agent", name=opening.agent, digest=digest_of(given) if kind == "input_changed" else None, value=given
+        )
+        self.replayer.differs_at_start(kind, was, actual, caller())
