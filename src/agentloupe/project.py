@@ -2,7 +2,7 @@
 
     Recording = Run + Event[]   -- project() -->   Trace = Run + Step[]
 
-Everything here comes from events alone; bodies are never looked at (see `steps` for loading them). A fork's kept prefix
+The projection comes from events alone, never from bodies; `load_steps` fills those in afterwards. A fork's kept prefix
 is shown as if it had just happened: its times are moved so that it ends where the fork begins.
 """
 
@@ -10,18 +10,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, cast, get_args
 
 from agentloupe.call import NO_ATTRS, Attrs, Effect, Kind, Source
 from agentloupe.canonical import Json
+from agentloupe.codecs import decode_for_reading, error_line
+from agentloupe.errors import Corrupt, Damaged
 from agentloupe.event import FINAL_TYPES, Event
 from agentloupe.ports import Delta
+from agentloupe.recording import Recording
 from agentloupe.run import COUNTED, Counts, Coverage, Engine, Label, Run, RunStatus
 from agentloupe.step import Step, Trace
 
-__all__ = ["ROOT_NAME", "Projector", "project", "shown_tags"]
+__all__ = ["ROOT_NAME", "Projector", "load_step", "load_steps", "project", "response_of", "shown_tags"]
 
 ROOT_NAME = "agent.run"
 """Name of the root step of a run that has one."""
@@ -29,7 +32,7 @@ ROOT_NAME = "agent.run"
 NOT_REAL: frozenset[str] = frozenset({"miss", "stub", "sandbox", "simulated", "human"})
 """Sources of answers that were neither real nor recorded for that very call."""
 
-_OWN_TAG = re.compile(r"fork|(?:%s):\d+" % "|".join(COUNTED))
+_OWN_TAG = re.compile(rf"fork|(?:{'|'.join(COUNTED)}):\d+")
 _ALWAYS_TAGGED = ("cassette", "live", "miss")
 _ELSEWHERE = frozenset({"effect", "error_class", "status", "input_tokens", "output_tokens"})
 """Facts of events that a step has fields for."""
@@ -370,8 +373,9 @@ class Projector:
         label: Label | None = None
         if fork:
             label = "faithful" if self._hypothetical_from is None else "hypothetical"
+        said = cast("dict[str, Any]", {"id": self._run_id, **self._run})
         return Run(
-            **{"id": self._run_id, **self._run},
+            **said,
             tags=shown_tags(self._tags, counts) if fork else tuple(self._tags),
             total_input_tokens=self._whole.input,
             total_output_tokens=self._whole.output,
@@ -408,7 +412,9 @@ def _as_override(value: Json) -> Mapping[str, Json]:
 
 def _error_line(attrs: Attrs) -> str | None:
     name, message = _text(attrs.get("error_class")), _text(attrs.get("error"))
-    return f"{name}: {message}" if name and message else name or message
+    if name is None or message is None or message == name or message.startswith(f"{name}:"):
+        return message or name
+    return f"{name}: {message}"
 
 
 def _moved(at: str, shift: timedelta) -> str:
@@ -418,3 +424,75 @@ def _moved(at: str, shift: timedelta) -> str:
     except (ValueError, OverflowError):
         return at
     return moved.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+# --- with bodies ------------------------------------------------------------------------------------------------------
+
+_NOT_THERE = "a body is not there"
+
+
+def load_steps(recording: Recording, steps: Iterable[Step] | None = None) -> tuple[Step, ...]:
+    """Steps with their bodies. `steps` are headers of this recording (default: all, projected from its events).
+
+    A step whose body was deleted stays as it is, not `loaded`, and says so in `partial`.
+
+    Raises:
+        Corrupt: a body does not fit its digest, or is not what a recorder writes.
+    """
+    headers = project(recording.events, recording.run_id).steps if steps is None else steps
+    return tuple(load_step(recording, step) for step in headers)
+
+
+def load_step(recording: Recording, step: Step) -> Step:
+    """One step with its bodies; see `load_steps`."""
+    try:
+        given = recording.body(step.input_digest)
+        came = recording.body(step.output_digest)
+    except Corrupt:
+        raise
+    except Damaged:
+        return replace(step, partial=step.partial or _NOT_THERE)
+    except ValueError as error:
+        raise Corrupt(
+            f"{recording.origin}: a body of step {step.idx} is not what a recorder writes", reason="body"
+        ) from error
+    failed = step.status not in {"ok", "open"}
+    return replace(
+        step,
+        loaded=True,
+        input=given if step.kind == "llm" else decode_for_reading(given),
+        output=None if failed else _shown_output(step, came),
+        error=_shown_error(step, came) if failed else None,
+    )
+
+
+def response_of(step: Step, recording: Recording) -> Json:
+    """A model step's whole response body, of which `Step.output` is one message. Raises like `Recording.body`."""
+    return recording.body(step.output_digest)
+
+
+def _shown_output(step: Step, came: Json) -> Json:
+    if step.kind == "llm":
+        return _message(came)
+    shown = decode_for_reading(came)
+    if step.name == ROOT_NAME and step.kind == "agent" and isinstance(shown, dict) and shown.keys() == {"result"}:
+        return shown["result"]
+    return shown
+
+
+def _message(response: Json) -> Json:
+    """The assistant message of a chat completion; another form of response as it is."""
+    choices = response.get("choices") if isinstance(response, dict) else None
+    first = choices[0] if isinstance(choices, list) and choices else None
+    return first["message"] if isinstance(first, dict) and "message" in first else response
+
+
+def _shown_error(step: Step, came: Json) -> str:
+    """`<class>: <message>`, from the recorded exception where there is one."""
+    if isinstance(came, dict) and "$exception" in came:
+        return error_line(came)
+    if step.status == "denied":
+        return f"denied: {_text(step.attrs.get('why')) or 'not allowed'}"
+    text = came if isinstance(came, str) and came else None
+    name = step.error_class or step.status
+    return name if text is None else text if text.startswith(name) else f"{name}: {text}"

@@ -20,7 +20,7 @@ GENESIS: Final = "0" * 64
 Link = tuple[int, Mapping[str, Json], str, str]
 """One sealed event: sequence, envelope, prev_hash, hash."""
 
-Reason = Literal["gap", "sequence", "run_id", "prev_hash", "hash"]
+Reason = Literal["gap", "sequence", "run_id", "prev_hash", "hash", "end", "empty", "body", "body_missing"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,8 @@ class Fault:
     Attributes:
         sequence: the event (for `gap`: the event that came instead of the missing one).
         reason: `gap` (a number is left out or comes again), `sequence` or `run_id` (the envelope says another one),
-            `prev_hash` (it does not point at the event before), `hash` (the envelope is not what was sealed).
+            `prev_hash` (it does not point at the event before), `hash` (the envelope is not what was sealed). The others
+            are found beside the chain, by `verify`: `end`, `empty`, `body`, `body_missing`.
         expected: what it had to be.
         actual: what it is.
     """

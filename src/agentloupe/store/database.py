@@ -12,7 +12,7 @@ import sqlite3
 import threading
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
@@ -177,7 +177,7 @@ class Database:
     # --- writing ------------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def transaction(self, *, full: bool = False) -> Iterator[Connection]:
+    def transaction(self, *, full: bool = False) -> Generator[Connection]:
         """One write transaction, committed at the end, rolled back on any error. `full`: survives power loss.
 
         Raises:
@@ -202,7 +202,7 @@ class Database:
                 raise
 
     @contextmanager
-    def erasing(self) -> Iterator[Connection]:
+    def erasing(self) -> Generator[Connection]:
         """A transaction whose freed space is overwritten with zeros, in the file and in the log."""
         with self.lock:
             if self.mode == "rw":
@@ -254,7 +254,7 @@ class Database:
     # --- reading ------------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def reading(self) -> Iterator[Connection]:
+    def reading(self) -> Generator[Connection]:
         """One short read transaction: everything read inside is of one moment. Fetch all rows inside."""
         conn = self._borrow()
         try:

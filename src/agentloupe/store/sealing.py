@@ -8,10 +8,11 @@ from operator import attrgetter
 from typing import Any, cast
 
 from agentloupe.canonical import Json, canonical
+from agentloupe.errors import Corrupt
 from agentloupe.event import Draft, Event, Head
-from agentloupe.seal import link_bytes
+from agentloupe.seal import check_chain, link_bytes
 
-__all__ = ["Sealed", "seal_drafts"]
+__all__ = ["Sealed", "seal_drafts", "whole_chain"]
 
 _FIELDS = tuple(f.name for f in fields(Draft))
 _values = cast("Any", attrgetter(*_FIELDS))
@@ -40,3 +41,23 @@ def seal_drafts(run_id: str, head: Head, drafts: Sequence[Draft]) -> Sealed:
         envelopes.append(envelope)
         before = sealed
     return Sealed(tuple(events), tuple(envelopes), Head(sequence, before))
+
+
+def whole_chain(run_id: str, events: Sequence[Event]) -> Sealed:
+    """Events that were sealed elsewhere, checked.
+
+    Raises:
+        Corrupt: there are none, or they are not one whole chain of this run.
+    """
+    if not events:
+        raise Corrupt(f"run {run_id} has no events", reason="empty")
+    envelopes = [event.envelope(event.run_id, event.sequence) for event in events]
+    links = ((e.sequence, env, e.prev_hash, e.hash) for e, env in zip(events, envelopes, strict=True))
+    fault = check_chain(links, run_id=run_id)
+    if fault is not None:
+        raise Corrupt(
+            f"run {run_id}: event {fault.sequence} is not what was sealed ({fault.reason})", reason=fault.reason
+        )
+    last = events[-1]
+    texts = tuple(canonical(cast("Json", envelope)) for envelope in envelopes)
+    return Sealed(tuple(events), texts, Head(last.sequence, last.hash))

@@ -5,16 +5,13 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields, replace
-from typing import cast
 
-from agentloupe.canonical import Json, canonical
 from agentloupe.errors import Corrupt, StoreError
 from agentloupe.event import Draft, Event, Head
 from agentloupe.pack import Body, needs
 from agentloupe.ports import NewFold, Size
 from agentloupe.recording import GetBodies
 from agentloupe.run import Run
-from agentloupe.seal import check_chain
 from agentloupe.step import Step
 from agentloupe.store import bodies as body_rows
 from agentloupe.store.database import Connection, Database
@@ -22,7 +19,7 @@ from agentloupe.store.projection import Projection, remove_steps
 from agentloupe.store.queries import Facet, facets_of_run
 from agentloupe.store.rows import run_bytes, run_from, step_from
 from agentloupe.store.schema import keys_of_run
-from agentloupe.store.sealing import Sealed, seal_drafts
+from agentloupe.store.sealing import seal_drafts, whole_chain
 from agentloupe.store.writer import put_events
 
 __all__ = ["check", "erase", "insert", "rebuild", "remove_empty_runs", "size"]
@@ -37,7 +34,7 @@ _FAULTS = 100
 
 def insert(db: Database, run_id: str, events: Sequence[Event], get: GetBodies, new_fold: NewFold) -> None:
     """See `ports.Store.insert`."""
-    sealed = _whole_chain(run_id, events)
+    sealed = whole_chain(run_id, events)
     fold = new_fold(run_id)
     for event in events:
         fold.add(event)
@@ -70,21 +67,6 @@ def insert(db: Database, run_id: str, events: Sequence[Event], get: GetBodies, n
         put_events(conn, rid, sealed)
         _take_bodies(conn, rid, events, get)
         Projection(rid).write(conn, replace(delta, steps=()) if delta.run.erased else delta)
-
-
-def _whole_chain(run_id: str, events: Sequence[Event]) -> Sealed:
-    if not events:
-        raise Corrupt(f"run {run_id} has no events", reason="empty")
-    envelopes = [event.envelope(event.run_id, event.sequence) for event in events]
-    links = ((e.sequence, env, e.prev_hash, e.hash) for e, env in zip(events, envelopes, strict=True))
-    fault = check_chain(links, run_id=run_id)
-    if fault is not None:
-        raise Corrupt(
-            f"run {run_id}: event {fault.sequence} is not what was sealed ({fault.reason})", reason=fault.reason
-        )
-    last = events[-1]
-    texts = tuple(canonical(cast("Json", envelope)) for envelope in envelopes)
-    return Sealed(tuple(events), texts, Head(last.sequence, last.hash))
 
 
 def _take_bodies(conn: Connection, rid: int, events: Iterable[Event], get: GetBodies) -> None:
@@ -222,35 +204,23 @@ def remove_empty_runs(conn: Connection, gone: Callable[[str, int, str], bool]) -
 
 # --- the whole file ---------------------------------------------------------------------------------------------------
 
-_CHECKS = (
-    (
-        "run {}: its end is not the last event that is stored",
-        "SELECT r.id FROM runs r LEFT JOIN events e ON e.key = (r.rid << 32) + r.last_sequence"
-        " WHERE r.last_sequence > 0 AND (e.hash IS NULL OR e.hash <> r.head)",
-    ),
-    (
-        "run {}: events are missing, or there are too many",
-        "SELECT r.id FROM runs r WHERE r.last_sequence <>"
-        " (SELECT count(*) FROM events e WHERE e.key BETWEEN r.rid << 32 AND (r.rid << 32) + 4294967295)",
-    ),
-    (
-        "events of a run that is not there (row {})",
-        "SELECT DISTINCT e.key >> 32 FROM events e WHERE NOT EXISTS (SELECT 1 FROM runs r WHERE r.rid = e.key >> 32)",
-    ),
-    (
-        "steps of a run that is not there (row {})",
-        "SELECT DISTINCT s.key >> 32 FROM steps s WHERE NOT EXISTS (SELECT 1 FROM runs r WHERE r.rid = s.key >> 32)",
-    ),
-    (
-        "run {}: a body that it needs is not there",
-        "SELECT DISTINCT r.id FROM run_bodies m JOIN runs r ON r.rid = m.rid"
-        " WHERE NOT EXISTS (SELECT 1 FROM bodies b WHERE b.bid = m.bid)",
-    ),
-    (
-        "bodies of a run that is not there (row {})",
-        "SELECT DISTINCT m.rid FROM run_bodies m WHERE NOT EXISTS (SELECT 1 FROM runs r WHERE r.rid = m.rid)",
-    ),
-)
+_CHECKS: dict[str, str] = {
+    "run {}: its end is not the last event that is stored": """
+        SELECT r.id FROM runs r LEFT JOIN events e ON e.key = (r.rid << 32) + r.last_sequence
+        WHERE r.last_sequence > 0 AND (e.hash IS NULL OR e.hash <> r.head)""",
+    "run {}: events are missing, or there are too many": """
+        SELECT r.id FROM runs r WHERE r.last_sequence <>
+        (SELECT count(*) FROM events e WHERE e.key BETWEEN r.rid << 32 AND (r.rid << 32) + 4294967295)""",
+    "events of a run that is not there (row {})": """
+        SELECT DISTINCT e.key >> 32 FROM events e WHERE NOT EXISTS (SELECT 1 FROM runs r WHERE r.rid = e.key >> 32)""",
+    "steps of a run that is not there (row {})": """
+        SELECT DISTINCT s.key >> 32 FROM steps s WHERE NOT EXISTS (SELECT 1 FROM runs r WHERE r.rid = s.key >> 32)""",
+    "run {}: a body that it needs is not there": """
+        SELECT DISTINCT r.id FROM run_bodies m JOIN runs r ON r.rid = m.rid
+        WHERE NOT EXISTS (SELECT 1 FROM bodies b WHERE b.bid = m.bid)""",
+    "bodies of a run that is not there (row {})": """
+        SELECT DISTINCT m.rid FROM run_bodies m WHERE NOT EXISTS (SELECT 1 FROM runs r WHERE r.rid = m.rid)""",
+}
 
 
 def check(db: Database) -> list[str]:
@@ -261,7 +231,7 @@ def check(db: Database) -> list[str]:
     with db.reading() as conn:
         try:
             faults += [row[0] for row in conn.execute(f"PRAGMA integrity_check({_FAULTS})") if row[0] != "ok"]
-            for text, sql in _CHECKS:
+            for text, sql in _CHECKS.items():
                 faults += [text.format(row[0]) for row in conn.execute(f"{sql} LIMIT {_FAULTS}")]
         except sqlite3.DatabaseError as error:
             ours = as_ours(error, db.path)

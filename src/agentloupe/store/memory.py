@@ -1,0 +1,315 @@
+"""The store in memory: the same shape and the same answers as on disk, for tests and for looking into a file once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from agentloupe.canonical import digest_bytes
+from agentloupe.errors import Corrupt, OwnerAlive, RunNotFound, StoreError
+from agentloupe.event import Draft, Event, Head
+from agentloupe.pack import Body, needs
+from agentloupe.ports import Durability, Fold, NewFold, RunWriter, Size
+from agentloupe.recording import GetBodies, Recording
+from agentloupe.run import Owner, Run, RunFilter
+from agentloupe.seal import GENESIS
+from agentloupe.step import Step
+from agentloupe.store.owners import alive
+from agentloupe.store.queries import FacetKey, facets_of_steps, matches
+from agentloupe.store.sealing import seal_drafts, whole_chain
+
+__all__ = ["MemoryStore"]
+
+_ENDLESS = frozenset({"running", "waiting"})
+
+
+@dataclass(slots=True)
+class _Kept:
+    """One run."""
+
+    number: int
+    owner: Owner | None
+    epoch: int
+    new_fold: NewFold
+    fold: Fold
+    events: list[Event] = field(default_factory=list[Event])
+    run: Run | None = None
+    steps: dict[int, Step] = field(default_factory=dict[int, Step])
+    bodies: set[str] = field(default_factory=set[str])
+    tags: tuple[str, ...] | None = None
+
+    @property
+    def head(self) -> Head:
+        return Head(self.events[-1].sequence, self.events[-1].hash) if self.events else Head(0, GENESIS)
+
+    def facets(self) -> set[FacetKey]:
+        return facets_of_steps(self.steps.values())
+
+    def shown(self) -> Run | None:
+        """The run's row as it is read."""
+        if self.run is None:
+            return None
+        run = replace(self.run, events=self.head.sequence, head=self.head.hash, owner=self.owner)
+        if run.status == "running" and (self.owner is None or not alive(self.owner)):
+            run = replace(run, status="interrupted")
+        return run if self.tags is None else replace(run, tags=self.tags)
+
+
+class MemoryStore:
+    """Implements `ports.Store`. Grouped events are written at once."""
+
+    def __init__(self) -> None:
+        self.url = "memory:"
+        self._runs: dict[str, _Kept] = {}
+        self._bodies: dict[str, bytes] = {}
+        self._lock = threading.RLock()
+        self._started = 0
+        self._closed = False
+
+    def start(self, run_id: str, new_fold: NewFold, *, owner: Owner, share: str | None = None) -> RunWriter:
+        """See `ports.Store.start`."""
+        with self._lock:
+            self._check_open()
+            if share is not None:
+                self._kept(share)
+            if run_id in self._runs:
+                raise StoreError(f"run {run_id} exists already", hint="another id is needed", reason="exists")
+            kept = _Kept(self._next(), owner, owner.epoch, new_fold, new_fold(run_id))
+            self._runs[run_id] = kept
+        return _MemoryWriter(run_id, owner, lambda drafts, bodies: self._append(run_id, owner, drafts, bodies), kept)
+
+    def _next(self) -> int:
+        self._started += 1
+        return self._started
+
+    def _append(self, run_id: str, owner: Owner, drafts: Sequence[Draft], bodies: Sequence[Body]) -> None:
+        with self._lock:
+            self._check_open()
+            kept = self._kept(run_id)
+            if kept.epoch != owner.epoch:
+                raise OwnerAlive(f"run {run_id} was taken over by another owner; nothing was written")
+            sealed = seal_drafts(run_id, kept.head, drafts)
+            self._bodies.update((body.digest, body.data) for body in bodies)
+            kept.events.extend(sealed.events)
+            self._link(kept, [*(b.digest for b in bodies), *(d for draft in drafts for d in draft.digests())])
+            _fold(kept, sealed.events)
+
+    def _link(self, kept: _Kept, digests: Iterable[str]) -> None:
+        todo = list(digests)
+        while todo:
+            digest = todo.pop()
+            if digest not in kept.bodies and digest in self._bodies:
+                kept.bodies.add(digest)
+                todo.extend(needs(self._bodies[digest]))
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreError("the store is closed", reason="closed")
+
+    def _kept(self, run_id: str) -> _Kept:
+        kept = self._runs.get(run_id)
+        if kept is None:
+            raise RunNotFound(f"no run {run_id}", hint="`agentloupe list` shows what there is")
+        return kept
+
+    def recording(self, run_id: str) -> Recording:
+        """See `ports.Store.recording`."""
+        with self._lock:
+            kept = self._kept(run_id)
+            return Recording(run_id, tuple(kept.events), self.get, run_id, kept.head)
+
+    def get(self, digests: Sequence[str]) -> Mapping[str, bytes]:
+        """See `ports.Store.get`."""
+        with self._lock:
+            found = {digest: self._bodies[digest] for digest in digests if digest in self._bodies}
+        for digest, data in found.items():
+            if digest_bytes(data) != digest:
+                raise Corrupt(f"body {digest[:12]} is damaged", reason="body")
+        return found
+
+    def run(self, run_id: str) -> Run | None:
+        """See `ports.Store.run`."""
+        with self._lock:
+            return self._runs[run_id].shown() if run_id in self._runs else None
+
+    def runs(self, wanted: RunFilter | None = None) -> list[Run]:
+        """See `ports.Store.runs`."""
+        wanted = wanted or RunFilter()
+        last = None if wanted.limit is None else wanted.offset + wanted.limit
+        return self._wanted(wanted)[wanted.offset : last]
+
+    def _wanted(self, wanted: RunFilter) -> list[Run]:
+        with self._lock:
+            shown = [(kept.shown(), kept) for kept in self._runs.values()]
+            found = [(run, kept) for run, kept in shown if run is not None and matches(run, kept.facets(), wanted)]
+        found.sort(key=lambda pair: (pair[0].started_at, pair[1].number), reverse=True)
+        return [run for run, _ in found]
+
+    def count(self, wanted: RunFilter | None = None) -> int:
+        """See `ports.Store.count`."""
+        return len(self._wanted(wanted or RunFilter()))
+
+    def steps(self, run_id: str, *, first: int = 0, limit: int | None = None) -> list[Step]:
+        """See `ports.Store.steps`."""
+        with self._lock:
+            steps = self._kept(run_id).steps
+            chosen = [steps[idx] for idx in sorted(steps) if idx >= first]
+        return chosen if limit is None else chosen[:limit]
+
+    def tags(self, run_id: str, tags: Sequence[str]) -> None:
+        """See `ports.Store.tags`."""
+        with self._lock:
+            self._kept(run_id).tags = tuple(dict.fromkeys(tags))
+
+    def insert(self, run_id: str, events: Sequence[Event], get: GetBodies, new_fold: NewFold) -> None:
+        """See `ports.Store.insert`."""
+        head = whole_chain(run_id, events).head
+        with self._lock:
+            self._check_open()
+            if run_id in self._runs:
+                if self._runs[run_id].head == head:
+                    return
+                raise StoreError(
+                    f"run {run_id} exists already, with other events",
+                    hint="delete it, or import under another id",
+                    reason="exists",
+                )
+            kept = _Kept(
+                self._next(), None, max(e.owner_epoch for e in events), new_fold, new_fold(run_id), list(events)
+            )
+            self._take_bodies(events, get)
+            self._runs[run_id] = kept
+            self._link(kept, [d for event in events for d in event.digests()])
+            _fold(kept, events)
+            if kept.run is not None and kept.run.erased:
+                kept.steps.clear()
+
+    def _take_bodies(self, events: Sequence[Event], get: GetBodies) -> None:
+        seen: set[str] = set()
+        todo = {d for event in events for d in event.digests()}
+        while todo:
+            found = get(list(todo))
+            seen |= todo
+            self._bodies.update(found)
+            todo = {ref for data in found.values() for ref in needs(data)} - seen
+
+    def rebuild(self, run_id: str, new_fold: NewFold) -> list[str]:
+        """See `ports.Store.rebuild`. Nothing can differ here, but the fold."""
+        with self._lock:
+            kept = self._kept(run_id)
+            before_run, before_steps = kept.run, kept.steps
+            kept.fold, kept.run, kept.steps = new_fold(run_id), None, {}
+            _fold(kept, kept.events)
+            if kept.run is not None and kept.run.erased:
+                kept.steps.clear()
+            differs = [] if kept.run == before_run else ["run: differs"]
+            idxs = sorted(before_steps.keys() | kept.steps.keys())
+            return differs + [f"step {i}: differs" for i in idxs if before_steps.get(i) != kept.steps.get(i)]
+
+    def erase(self, run_id: str, drafts: Sequence[Draft]) -> int:
+        """See `ports.Store.erase`."""
+        with self._lock:
+            kept = self._kept(run_id)
+            status = kept.run.status if kept.run else "running"
+            if status in _ENDLESS and kept.owner is not None and alive(kept.owner):
+                raise OwnerAlive(f"run {run_id} is still running (process {kept.owner.pid})", hint="end it first")
+            sealed = seal_drafts(run_id, kept.head, drafts)
+            kept.events.extend(sealed.events)
+            _fold(kept, sealed.events)
+            kept.epoch += 1
+            kept.owner = None
+            kept.steps.clear()
+            kept.bodies.clear()
+            return self._remove_orphans()[0]
+
+    def gc(self) -> tuple[int, int]:
+        """See `ports.Store.gc`."""
+        with self._lock:
+            for run_id, kept in list(self._runs.items()):
+                if not kept.events and (kept.owner is None or not alive(kept.owner)):
+                    del self._runs[run_id]
+            return self._remove_orphans()
+
+    def _remove_orphans(self) -> tuple[int, int]:
+        orphans = self._orphans()
+        freed = sum(len(self._bodies.pop(digest)) for digest in orphans)
+        return len(orphans), freed
+
+    def _orphans(self) -> set[str]:
+        needed: set[str] = set()
+        return self._bodies.keys() - needed.union(*(kept.bodies for kept in self._runs.values()))
+
+    def check(self) -> list[str]:
+        """See `ports.Store.check`."""
+        with self._lock:
+            lost = [(run_id, kept.bodies - self._bodies.keys()) for run_id, kept in self._runs.items()]
+        return [f"run {run_id}: a body that it needs is not there" for run_id, missing in lost if missing]
+
+    def size(self) -> Size:
+        """See `ports.Store.size`."""
+        with self._lock:
+            whole = sum(map(len, self._bodies.values()))
+            return Size(
+                url=self.url,
+                runs=len(self._runs),
+                events=sum(len(kept.events) for kept in self._runs.values()),
+                bodies=len(self._bodies),
+                bodies_stored=whole,
+                bodies_whole=whole,
+                file_bytes=0,
+                orphans=len(self._orphans()),
+            )
+
+    def close(self) -> None:
+        """See `ports.Store.close`."""
+        with self._lock:
+            for kept in self._runs.values():
+                _give_up(kept)
+            self._closed = True
+
+
+def _fold(kept: _Kept, events: Iterable[Event]) -> None:
+    for event in events:
+        kept.fold.add(event)
+    delta = kept.fold.take()
+    kept.run = delta.run
+    kept.steps.update((step.idx, step) for step in delta.steps)
+
+
+def _give_up(kept: _Kept) -> None:
+    if kept.run is None or kept.run.status in _ENDLESS:
+        kept.owner = None
+
+
+class _MemoryWriter:
+    """Implements `ports.RunWriter`."""
+
+    def __init__(
+        self, run_id: str, owner: Owner, append: Callable[[Sequence[Draft], Sequence[Body]], None], kept: _Kept
+    ) -> None:
+        self.run_id = run_id
+        self.owner = owner
+        self._append = append
+        self._kept = kept
+        self._closed = False
+
+    @property
+    def head(self) -> Head:
+        """See `ports.RunWriter.head`."""
+        return self._kept.head
+
+    def append(self, drafts: Sequence[Draft], bodies: Sequence[Body] = (), durability: Durability = "commit") -> None:
+        """See `ports.RunWriter.append`."""
+        if self._closed:
+            raise StoreError(f"run {self.run_id} was given up by this writer", reason="closed")
+        self._append(drafts, bodies)
+
+    def flush(self) -> None:
+        """Nothing waits."""
+
+    def close(self) -> None:
+        """See `ports.RunWriter.close`."""
+        if not self._closed:
+            self._closed = True
+            _give_up(self._kept)
