@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Literal
+from typing import Literal, get_args
 
 from agentloupe.canonical import Json
 
-__all__ = ["COUNTED", "Counts", "Coverage", "Engine", "Label", "Owner", "Run", "RunFilter", "RunStatus"]
+__all__ = ["COUNTED", "STATUSES", "Counts", "Coverage", "Engine", "Label", "Owner", "Run", "RunFilter", "RunStatus"]
 
 RunStatus = Literal["running", "waiting", "ok", "error", "cancelled", "interrupted"]
+STATUSES: tuple[RunStatus, ...] = get_args(RunStatus)
 Coverage = Literal["full", "control_flow", "limited_replay", "trace_only", "lossy"]
 Engine = Literal["own", "generic", "imported"]
 """Who drove the run: the user's own code, the plain agent loop, or another program (an import)."""

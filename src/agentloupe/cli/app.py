@@ -5,13 +5,17 @@ from __future__ import annotations
 import os
 import sys
 from importlib import import_module
+from io import TextIOWrapper
+from typing import Annotated
 
 import typer
 from typer import exceptions
 from typer._click.exceptions import (
     ClickException,
-    UsageError as ClickUsage,
 )  # typer exports no base of its usage errors
+from typer._click.exceptions import (
+    UsageError as ClickUsage,
+)
 
 from agentloupe.cli.output import Output, debugging, fail
 from agentloupe.errors import LoupeError, ReplayMismatch
@@ -44,44 +48,46 @@ RUN is an id, a unique beginning of one, last, or last~1. The database: --db, LO
 
 def run(argv: list[str]) -> int:
     """Runs `argv` and returns the exit code."""
-    debug = "--debug" in argv[: argv.index("--")] if "--" in argv else "--debug" in argv
-    as_json = "--json" in argv
+    own = argv[: argv.index("--")] if "--" in argv else argv
+    debug, as_json = "--debug" in own, "--json" in own
     debugging(debug)
     for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
+        if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal without UTF-8 still gets every line
     try:
-        code = _build(argv)(args=argv, prog_name="agentloupe", standalone_mode=False)
+        code = _build(own)(args=argv, prog_name="agentloupe", standalone_mode=False)
         sys.stdout.flush()
     except exceptions.Exit as done:
         return done.exit_code
-    except ClickUsage as wrong:
-        return fail(wrong.format_message(), code=64, slug="usage", hint=_usage_hint(wrong), as_json=as_json)
-    except ClickException as wrong:
-        return fail(wrong.format_message(), code=3, slug="error", as_json=as_json)
-    except (exceptions.Abort, KeyboardInterrupt):
-        return fail("interrupted; what was recorded so far is kept", code=130, slug="interrupted", as_json=as_json)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except ReplayMismatch as stop:
-        return fail(stop.message, code=1, slug=stop.kind, as_json=as_json)
-    except LoupeError as error:
-        if debug:
+    except (Exception, KeyboardInterrupt, ReplayMismatch) as error:
+        if debug and not isinstance(error, (ClickException, exceptions.Abort)):
             raise
-        return fail(
-            error.message, code=error.exit_code, slug=error.code, reason=error.reason, hint=error.hint, as_json=as_json
-        )
-    except OSError as error:
-        if debug:
-            raise
-        return fail(_os_message(error), code=3, slug="os", as_json=as_json)
-    except Exception as error:
-        if debug:
-            raise
-        hint = "this is a fault of agentloupe itself; run the command again with --debug and report what it prints"
-        return fail(f"{type(error).__name__}: {error}", code=3, slug="internal", hint=hint, as_json=as_json)
+        return _failed(error, as_json=as_json)
     return code if isinstance(code, int) else 0
+
+
+def _failed(error: BaseException, *, as_json: bool) -> int:
+    """Every way to fail, as one line and an exit code."""
+    match error:
+        case ClickUsage():
+            return fail(error.format_message(), code=64, slug="usage", hint=_usage_hint(error), as_json=as_json)
+        case ClickException():
+            return fail(error.format_message(), code=3, slug="error", as_json=as_json)
+        case exceptions.Abort() | KeyboardInterrupt():
+            return fail("interrupted; what was recorded so far is kept", code=130, slug="interrupted", as_json=as_json)
+        case ReplayMismatch():
+            return fail(error.message, code=1, slug=error.kind, as_json=as_json)
+        case LoupeError():
+            slug, why = error.code, error.reason
+            return fail(error.message, code=error.exit_code, slug=slug, reason=why, hint=error.hint, as_json=as_json)
+        case OSError():
+            return fail(_os_message(error), code=3, slug="os", as_json=as_json)
+        case _:
+            hint = "this is a fault of agentloupe itself; run the command again with --debug and report what it prints"
+            return fail(f"{type(error).__name__}: {error}", code=3, slug="internal", hint=hint, as_json=as_json)
 
 
 def _build(argv: list[str]) -> typer.Typer:
@@ -89,7 +95,7 @@ def _build(argv: list[str]) -> typer.Typer:
         name="agentloupe",
         help="A time-travel debugger for AI agents.",
         epilog=EPILOG,
-        no_args_is_help=True,
+        invoke_without_command=True,
         add_completion=False,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
@@ -107,12 +113,16 @@ def _build(argv: list[str]) -> typer.Typer:
     return app
 
 
-def _top(version: bool = typer.Option(False, "--version", help="Show the version and stop.", is_eager=True)) -> None:
+def _top(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Show the version and stop.", is_eager=True)] = False,
+) -> None:
     if version:
         from agentloupe import __version__
 
         Output().line(f"agentloupe {__version__}")
-        raise typer.Exit
+    elif context.invoked_subcommand is None:
+        Output().line(context.get_help())
 
 
 def _not_loaded() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ from agentloupe.canonical import Json, dumps
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-__all__ = ["Output", "debugging", "fail", "harmless", "short"]
+__all__ = ["Output", "bytes_text", "debugging", "fail", "harmless", "short"]
 
 _debug = [False]
 
@@ -23,11 +23,10 @@ def debugging(on: bool) -> None:
     _debug[0] = on
 
 
-_VISIBLE = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if code not in (0x09, 0x0A)}
+_CONTROL = [code for code in (*range(0x20), *range(0x7F, 0xA0)) if code not in (0x09, 0x0A)]
 # Marks that turn the direction of text, or have no width, can make a line read as what it is not.
-_VISIBLE |= {
-    code: f"\\u{code:04x}" for code in (*range(0x200B, 0x2010), *range(0x202A, 0x202F), *range(0x2060, 0x206A), 0xFEFF)
-}
+_MARKS = [*range(0x200B, 0x2010), *range(0x202A, 0x202F), *range(0x2060, 0x206A), 0xFEFF]
+_VISIBLE = {**{code: f"\\x{code:02x}" for code in _CONTROL}, **{code: f"\\u{code:04x}" for code in _MARKS}}
 
 
 def harmless(text: str) -> str:
@@ -43,6 +42,16 @@ def short(value: Json, width: int = 72) -> str:
         return line
     kept = max(width - 12, 8)
     return f"{line[:kept]}... +{len(line) - kept}"
+
+
+def bytes_text(count: int) -> str:
+    """`812 B`, `1.4 kB`, `2.1 MB`: decimal units."""
+    size = float(count)
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1000 or unit == "GB":
+            return f"{size:.0f} B" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1000
+    raise AssertionError("the last unit takes every size")
 
 
 class Output:
@@ -83,17 +92,17 @@ class Output:
             self.console.print(what)
 
     @contextmanager
-    def progress(self, title: str, total: int | None) -> Iterator[Any]:
-        """A progress bar on standard error for long work; silent when nobody looks. Yields `advance(n=1)`."""
+    def progress(self, title: str, total: int | None) -> Generator[Callable[[], None]]:
+        """A progress bar on standard error for long work; silent when nobody looks. Yields a function: one more is done."""
         if self.as_json or not sys.stderr.isatty() or (total is not None and total < 2):
-            yield lambda n=1: None
+            yield lambda: None
             return
         from rich.console import Console
         from rich.progress import Progress
 
         with Progress(console=Console(stderr=True), transient=True) as bar:
             task = bar.add_task(title, total=total)
-            yield lambda n=1: bar.advance(task, n)
+            yield lambda: bar.advance(task)
 
 
 def fail(

@@ -1,0 +1,114 @@
+"""`agentloupe list`: runs, newest first."""
+
+from __future__ import annotations
+
+from typing import Annotated, cast
+
+import typer
+
+from agentloupe.cli.common import AsJson, Database, Debug, opened
+from agentloupe.cli.output import Output, harmless
+from agentloupe.cli.views import cost_text, counts_text, run_json, status_style, tokens_text
+from agentloupe.errors import StoreError, UsageError
+from agentloupe.pricing import priced_run
+from agentloupe.run import STATUSES, Run, RunFilter, RunStatus
+
+
+def command(
+    agent: Annotated[str | None, typer.Option(help="Only runs of this agent.")] = None,
+    status: Annotated[str | None, typer.Option(help=f"Only runs of this status: {', '.join(STATUSES)}.")] = None,
+    tag: Annotated[str | None, typer.Option(help="Only runs with this tag.")] = None,
+    tool: Annotated[str | None, typer.Option(help="Only runs that called this tool.")] = None,
+    error: Annotated[str | None, typer.Option(help="Only runs with a step that failed with this error class.")] = None,
+    task: Annotated[str | None, typer.Option(help="Only runs of this task.")] = None,
+    parent: Annotated[str | None, typer.Option(help="Only forks of this run.")] = None,
+    since: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Only runs that started at or after this time (ISO 8601).")
+    ] = None,
+    until: Annotated[str | None, typer.Option(metavar="TIME", help="Only runs that started before this time.")] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="At most this many runs.")] = 50,
+    offset: Annotated[int, typer.Option(min=0, help="Leave out this many of the newest.")] = 0,
+    as_json: AsJson = False,
+    db: Database = None,
+    debug: Debug = False,
+) -> None:
+    """List runs, newest first.
+
+    Example: agentloupe list --tag fork -n 10
+    """
+    if status is not None and status not in STATUSES:
+        raise UsageError(f"no such status: {status}", hint=f"one of {', '.join(STATUSES)}")
+    wanted = RunFilter(
+        agent=agent,
+        status=cast("RunStatus | None", status),
+        tag=tag,
+        tool=tool,
+        error=error,
+        task_id=task,
+        parent_run_id=parent,
+        since=since,
+        until=until,
+        limit=limit,
+        offset=offset,
+    )
+    out = Output(as_json)
+    try:
+        with opened(db) as store:
+            runs = [priced_run(store, run) for run in store.runs(wanted)]
+            total = store.count(wanted)
+    except StoreError as absent:
+        if absent.reason != "missing" or db is not None:
+            raise
+        runs, total = [], 0
+    if as_json:
+        out.document([run_json(run) for run in runs])
+    elif not runs:
+        out.line(
+            "no runs"
+            + (
+                " match"
+                if wanted != RunFilter(limit=limit, offset=offset)
+                else " yet: record one with agentloupe demo, or agentloupe run -- python my_agent.py"
+            )
+        )
+    else:
+        _table(out, runs)
+        if offset + len(runs) < total or offset:
+            out.line(f"{offset + 1} to {offset + len(runs)} of {total}")
+
+
+def _table(out: Output, runs: list[Run]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for title, right in (
+        ("run", False),
+        ("status", False),
+        ("started (UTC)", False),
+        ("steps", True),
+        ("tokens", False),
+        ("cost", True),
+        ("fork of", False),
+        ("answered by", False),
+    ):
+        table.add_column(title, justify="right" if right else "left", no_wrap=title == "run")
+    for run in runs:
+        fork = (
+            f"{run.parent_run_id} @ {run.forked_from_step if run.forked_from_step is not None else 'start'}"
+            if run.parent_run_id
+            else ""
+        )
+        label = f" {run.label}" if run.label == "hypothetical" else ""
+        coverage = "" if run.coverage == "full" else f" ({run.coverage})"
+        table.add_row(
+            harmless(run.id),
+            Text(run.status + coverage, style=status_style(run.status)),
+            run.started_at[:19].replace("T", " "),
+            str(run.step_count),
+            tokens_text(run.total_input_tokens, run.total_output_tokens, run.usage_complete),
+            cost_text(run.cost, run.cost_complete),
+            harmless(fork),
+            counts_text(run) + label,
+        )
+    out.draw(table)
