@@ -14,8 +14,10 @@ Outside a run nothing is recorded and nothing is changed.
 from __future__ import annotations
 
 import functools
+import inspect
+import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, cast
 
 from agentloupe import ambient
@@ -36,10 +38,9 @@ def wrap(client: Client) -> Client:
         UsageError: it is no `OpenAI` or `AsyncOpenAI` client.
     """
     kind = type(client)
-    if issubclass(kind, _Mark):
+    if _is_wrapped(kind):
         return client
-    wrapped = _wrapped_client(kind)
-    cast("Any", client).__class__ = wrapped
+    cast("Any", client).__class__ = _wrapped_client(kind)
     made = vars(client).get("chat")
     if made is not None:
         _wrap_chat(made)
@@ -97,33 +98,35 @@ def placeholder_environment() -> dict[str, str]:
 
 
 # --- classes ----------------------------------------------------------------------------------------------------------
-
-
-class _Mark:
-    """Base of everything that is wrapped."""
-
+#
+# An object may only change to a class whose first base is its own class, so the methods below are closures over that
+# class and go into the subclass itself; a mixin in front would change the layout.
 
 _lock = threading.Lock()
 _made: dict[type, type] = {}
+_wrapped: set[type] = set()
 
 
-def _subclass(kind: type, mixin: type) -> type:
-    """A class between the object and its own class; one for each, made once."""
+def _subclass(kind: type, methods: Callable[[Any], dict[str, Any]]) -> type:
+    """A class between an object and its own class; one for each, made once."""
     with _lock:
         if kind not in _made:
-            names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__, "__doc__": kind.__doc__}
-            _made[kind] = type(kind.__name__, (mixin, kind), names)
+            about = {"__module__": kind.__module__, "__qualname__": kind.__qualname__, "__doc__": kind.__doc__}
+            made = _made[kind] = type(kind.__name__, (kind,), {**about, **methods(kind)})
+            _wrapped.add(made)
         return _made[kind]
 
 
-def _wrapped_client(kind: type) -> type:
-    import sys
+def _is_wrapped(kind: type) -> bool:
+    return not _wrapped.isdisjoint(kind.__mro__)
 
+
+def _wrapped_client(kind: type) -> type:
     sdk = sys.modules.get("openai")
     if sdk is not None and issubclass(kind, sdk.OpenAI):
-        return _subclass(kind, _Client)
+        return _subclass(kind, _client)
     if sdk is not None and issubclass(kind, sdk.AsyncOpenAI):
-        return _subclass(kind, _AsyncClient)
+        return _subclass(kind, _async_client)
     raise UsageError(
         f"{kind.__module__}.{kind.__qualname__} is no client that can be wrapped",
         hint="wrap(...) takes openai.OpenAI and openai.AsyncOpenAI clients",
@@ -133,79 +136,88 @@ def _wrapped_client(kind: type) -> type:
 def _wrap_chat(chat: Any) -> Any:
     completions: object = chat.completions
     kind = type(completions)
-    if not issubclass(kind, _Mark):
-        asynchronous = "Async" in kind.__name__
-        completions.__class__ = _subclass(kind, _AsyncCompletions if asynchronous else _Completions)
+    if not _is_wrapped(kind):
+        asynchronous = inspect.iscoroutinefunction(inspect.unwrap(kind.create))  # type: ignore[attr-defined]
+        cast("Any", completions).__class__ = _subclass(kind, _async_completions if asynchronous else _completions)
     return chat
 
 
-class _Common(_Mark):
-    """What sync and async clients share: the request is watched while it is built and retried."""
+def _common(kind: Any) -> dict[str, Any]:
+    """What sync and async clients share: the request is watched while it is built."""
 
-    @functools.cached_property
-    def chat(self) -> Any:
-        return _wrap_chat(cast("Any", super()).chat)
+    def chat(self: Any) -> Any:
+        return _wrap_chat(cast("Any", super(_made[kind], self)).chat)
 
-    def _build_request(self, options: Any, *args: Any, **kwargs: Any) -> Any:
-        request = cast("Any", super())._build_request(options, *args, **kwargs)
+    def _build_request(self: Any, options: Any, *args: Any, **kwargs: Any) -> Any:
+        request = kind._build_request(self, options, *args, **kwargs)
         sending = calls.SENDING.get()
         if sending is not None:
             sending.goes_out(request)
         return request
 
+    return {"chat": functools.cached_property(chat), "_build_request": _build_request}
 
-class _Client(_Common):
-    def request(self, cast_to: Any, options: Any, *, stream: bool = False, stream_cls: Any = None) -> Any:
-        send = functools.partial(cast("Any", super()).request, stream=stream, stream_cls=stream_cls)
+
+def _client(kind: Any) -> dict[str, Any]:
+    def request(self: Any, cast_to: Any, options: Any, *, stream: bool = False, stream_cls: Any = None) -> Any:
+        send = functools.partial(kind.request, self, stream=stream, stream_cls=stream_cls)
         if ambient.current() is None or calls.SENDING.get() is not None:
             return send(cast_to, options)
         known = calls.from_options(self, send, cast_to, options, stream)
-        answer = ambient.call(known.call, lambda: known.send(options))
-        return known.after(answer)
+        return known.after(ambient.call(known.call, known.send))
 
-    def _sleep_for_retry(self, *args: Any, **kwargs: Any) -> Any:
+    def _sleep_for_retry(self: Any, *args: Any, **kwargs: Any) -> Any:
         calls.try_ended(kwargs.get("response"))
-        return cast("Any", super())._sleep_for_retry(*args, **kwargs)
+        return kind._sleep_for_retry(self, *args, **kwargs)
 
-    def _process_response(self, *args: Any, **kwargs: Any) -> Any:
+    def _process_response(self: Any, *args: Any, **kwargs: Any) -> Any:
         calls.answered(kwargs.get("response"))
-        return cast("Any", super())._process_response(*args, **kwargs)
+        return kind._process_response(self, *args, **kwargs)
+
+    ours = {"request": request, "_sleep_for_retry": _sleep_for_retry, "_process_response": _process_response}
+    return {**_common(kind), **ours}
 
 
-class _AsyncClient(_Common):
-    async def request(self, cast_to: Any, options: Any, *, stream: bool = False, stream_cls: Any = None) -> Any:
-        send = functools.partial(cast("Any", super()).request, stream=stream, stream_cls=stream_cls)
+def _async_client(kind: Any) -> dict[str, Any]:
+    async def request(self: Any, cast_to: Any, options: Any, *, stream: bool = False, stream_cls: Any = None) -> Any:
+        send = functools.partial(kind.request, self, stream=stream, stream_cls=stream_cls)
         if ambient.current() is None or calls.SENDING.get() is not None:
             return await send(cast_to, options)
         known = calls.from_options(self, send, cast_to, options, stream)
-        answer = await ambient.acall(known.call, lambda: known.asend(options))
-        return known.after(answer)
+        return known.after(await ambient.acall(known.call, known.asend))
 
-    async def _sleep_for_retry(self, *args: Any, **kwargs: Any) -> Any:
+    async def _sleep_for_retry(self: Any, *args: Any, **kwargs: Any) -> Any:
         calls.try_ended(kwargs.get("response"))
-        return await cast("Any", super())._sleep_for_retry(*args, **kwargs)
+        return await kind._sleep_for_retry(self, *args, **kwargs)
 
-    async def _process_response(self, *args: Any, **kwargs: Any) -> Any:
+    async def _process_response(self: Any, *args: Any, **kwargs: Any) -> Any:
         calls.answered(kwargs.get("response"))
-        return await cast("Any", super())._process_response(*args, **kwargs)
+        return await kind._process_response(self, *args, **kwargs)
+
+    ours = {"request": request, "_sleep_for_retry": _sleep_for_retry, "_process_response": _process_response}
+    return {**_common(kind), **ours}
 
 
-class _Completions(_Mark):
-    def create(self, *args: Any, **kwargs: Any) -> Any:
-        create = cast("Any", super()).create
+def _completions(kind: Any) -> dict[str, Any]:
+    @functools.wraps(kind.create)
+    def create(self: Any, *args: Any, **kwargs: Any) -> Any:
         if ambient.current() is None or not _plain(args, kwargs):
-            return create(*args, **kwargs)
-        known = calls.from_arguments(cast("Any", self)._client, create, kwargs)
+            return kind.create(self, *args, **kwargs)
+        known = calls.from_arguments(self._client, kind.create, self, kwargs)
         return ambient.call(known.call, known.send)
 
+    return {"create": create}
 
-class _AsyncCompletions(_Mark):
-    async def create(self, *args: Any, **kwargs: Any) -> Any:
-        create = cast("Any", super()).create
+
+def _async_completions(kind: Any) -> dict[str, Any]:
+    @functools.wraps(kind.create)
+    async def create(self: Any, *args: Any, **kwargs: Any) -> Any:
         if ambient.current() is None or not _plain(args, kwargs):
-            return await create(*args, **kwargs)
-        known = calls.from_arguments(cast("Any", self)._client, create, kwargs)
+            return await kind.create(self, *args, **kwargs)
+        known = calls.from_arguments(self._client, kind.create, self, kwargs)
         return await ambient.acall(known.call, known.asend)
+
+    return {"create": create}
 
 
 def _plain(args: tuple[Any, ...], arguments: Mapping[str, Any]) -> bool:

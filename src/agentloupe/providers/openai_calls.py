@@ -137,12 +137,12 @@ class ChatCall:
             lost=body.lost,
         )
 
-    def send(self, _: Any = None) -> Any:
+    def send(self) -> Any:
         """Performs the call."""
         with self._watch(self._body):
             return self._send()
 
-    async def asend(self, _: Any = None) -> Any:
+    async def asend(self) -> Any:
         """Async twin of `send`."""
         with self._watch(self._body):
             return await self._send()
@@ -185,9 +185,9 @@ class ChatCall:
         return decoded(answer, self._client)
 
 
-def from_arguments(client: Any, create: Any, arguments: Mapping[str, Any]) -> ChatCall:
-    """The call behind `chat.completions.create(**arguments)`; `create` is the SDK's own bound method."""
-    order = openai_body.key_order(create.__func__)
+def from_arguments(client: Any, create: Any, completions: Any, arguments: Mapping[str, Any]) -> ChatCall:
+    """The call behind `completions.create(**arguments)`; `create` is the SDK's own function."""
+    order = openai_body.key_order(create)
     try:
         body = openai_body.body_of(arguments, order)
     except openai_body.ConsumedOnce:
@@ -199,13 +199,13 @@ def from_arguments(client: Any, create: Any, arguments: Mapping[str, Any]) -> Ch
     def send_other(edited: dict[str, Json]) -> Any:
         rest = {name: value for name, value in edited.items() if name not in known}
         named = {name: value for name, value in edited.items() if name in known}
-        return create(**named, **options, extra_body=rest or None)
+        return create(completions, **named, **options, extra_body=rest or None)
 
     facts: dict[str, Json] = {}
     for option in ("extra_headers", "extra_query"):
         if isinstance(given := arguments.get(option), Mapping) and given:
             facts[option] = [str(name) for name in cast("Mapping[object, object]", given)]
-    return ChatCall(client, body, lambda: create(**arguments), send_other, facts)
+    return ChatCall(client, body, lambda: create(completions, **arguments), send_other, facts)
 
 
 # --- everything that ends in `request` --------------------------------------------------------------------------------
@@ -214,7 +214,7 @@ def from_arguments(client: Any, create: Any, arguments: Mapping[str, Any]) -> Ch
 class PassedCall:
     """A request that is passed on without being recorded: the run says so, a replay refuses it."""
 
-    def __init__(self, send: Callable[[Any], Any], method: str, path: str, why: str) -> None:
+    def __init__(self, send: Callable[[], Any], method: str, path: str, why: str) -> None:
         self._send = send
         self._why = why
         self.call = Call(
@@ -226,15 +226,15 @@ class PassedCall:
             decode=self._refuse,
         )
 
-    def send(self, options: Any) -> Any:
+    def send(self) -> Any:
         """Passes the request on."""
         _warn(f"{self.call.name}: {self._why}")
-        return self._send(options)
+        return self._send()
 
-    async def asend(self, options: Any) -> Any:
+    async def asend(self) -> Any:
         """Async twin of `send`."""
         _warn(f"{self.call.name}: {self._why}")
-        return await self._send(options)
+        return await self._send()
 
     def after(self, answer: Any) -> Any:
         """What the caller of the SDK gets."""
@@ -275,7 +275,7 @@ def from_options(
     """The call behind any request of the SDK; `send(cast_to, options)` is the SDK's own method."""
     why = _why_not(cast_to, options, stream)
     if why is not None:
-        return PassedCall(lambda given: send(cast_to, given), options.method, options.url, why)
+        return PassedCall(lambda: send(cast_to, options), options.method, options.url, why)
     merged: dict[str, Any] = {**options.json_data, **(options.extra_json or {})}
     body = openai_body.json_copy({name: value for name, value in merged.items() if not openai_body.left_out(value)})
     parser = options.post_parser if callable(options.post_parser) else None

@@ -1,0 +1,607 @@
+"""What an application gets from an OpenAI client with and without Loupe is equal, field by field and type by type."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import openai
+import pytest
+from openai import AsyncOpenAI, OpenAI
+from openai.types.chat import ChatCompletion
+
+from agentloupe import ambient
+from agentloupe.call import Call
+from agentloupe.canonical import Json
+from agentloupe.errors import ReplayRefused, UsageError
+from agentloupe.ports import Perform, Serve
+from agentloupe.providers import openai as wrapping
+from agentloupe.providers import openai_calls
+from agentloupe.providers.loopback import HttpReply, HttpRequest, json_reply, serve
+from agentloupe.providers.openai import wrap
+
+# --- the two sides of the boundary ------------------------------------------------------------------------------------
+
+
+@dataclass
+class Kept:
+    """One call as a recorder sees it."""
+
+    call: Call
+    output: Json = None
+    facts: dict[str, Json] = field(default_factory=dict)
+    error: BaseException | None = None
+
+
+class Keeping:
+    """Performs every call and keeps it."""
+
+    def __init__(self) -> None:
+        self.calls: list[Kept] = []
+
+    def decide(self, call: Call) -> Perform:
+        self.calls.append(Kept(call))
+        return Perform(token=self.calls[-1])
+
+    def finished(self, perform: Perform, value: object) -> object:
+        kept = perform.token
+        assert isinstance(kept, Kept)
+        kept.output = json.loads(json.dumps(kept.call.encode(value)))
+        kept.facts = {**kept.call.facts(kept.output), **perform.facts}
+        return value
+
+    def failed(self, perform: Perform, error: BaseException) -> None:
+        kept = perform.token
+        assert isinstance(kept, Kept)
+        kept.facts, kept.error = dict(perform.facts), error
+
+
+class Serving:
+    """Answers every call with the next kept one, which must have asked the same."""
+
+    def __init__(self, kept: list[Kept]) -> None:
+        self.left = list(kept)
+
+    def decide(self, call: Call) -> Serve:
+        kept = self.left.pop(0)
+        assert (kept.call.kind, kept.call.name, kept.call.input) == (call.kind, call.name, call.input)
+        if kept.error is not None:
+            return Serve(error=kept.error)
+        return Serve(call.complete(call.decode(kept.output), kept.facts))
+
+    def finished(self, perform: Perform, value: object) -> object:
+        raise AssertionError("nothing is performed here")
+
+    def failed(self, perform: Perform, error: BaseException) -> None:
+        raise AssertionError("nothing is performed here")
+
+
+# --- a model ----------------------------------------------------------------------------------------------------------
+
+ANSWER: dict[str, Any] = {
+    "id": "c-1",
+    "object": "chat.completion",
+    "created": 1700000000,
+    "model": "small-chat-1-2026-02-01",
+    "choices": [
+        {
+            "index": 0,
+            "message": {
+                "role": "assistant",
+                "content": None,
+                "reasoning_content": "the user wants …",
+                "tool_calls": [
+                    {"id": "t1", "type": "function", "function": {"name": "look", "arguments": '{"a": 1'}, "x": [1]},
+                    {"id": "t2", "type": "custom", "custom": {"name": "free", "input": "words"}},
+                ],
+            },
+            "logprobs": None,
+            "finish_reason": "tool_calls",
+        }
+    ],
+    "usage": {
+        "prompt_tokens": 20,
+        "completion_tokens": 4,
+        "total_tokens": 24,
+        "prompt_tokens_details": {"cached_tokens": 16},
+        "cost_in_beads": 1.0,
+    },
+    "system_fingerprint": "fp_1",
+    "unknown_member": {"deep": [None, 1.5, "é"]},
+}
+MESSAGES: list[Any] = [{"role": "system", "content": "be brief"}, {"role": "user", "content": "hello"}]
+
+
+class Model:
+    """Answers with the replies it was given, the last one again and again; keeps what it was asked."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.replies: list[HttpReply] = []
+        self.seen: list[HttpRequest] = []
+        self.open: list[Any] = []
+
+    def client(self, kind: type[Any] = OpenAI, **options: Any) -> Any:
+        """A client of this model, closed at the end of the test."""
+        made = self.made(kind, **{"http_client": openai.DefaultHttpxClient(verify=False), **options})
+        self.open.append(made)
+        return made
+
+    def made(self, kind: type[Any], **options: Any) -> Any:
+        return kind(**{"api_key": "sk-test", "base_url": self.url, "max_retries": 0, **options})
+
+    def will_say(self, *replies: HttpReply) -> None:
+        self.replies[:] = replies
+
+    def bodies(self) -> list[Any]:
+        return [json.loads(request.body) for request in self.seen]
+
+
+@pytest.fixture
+def model() -> Iterator[Model]:
+    made: list[Model] = []
+
+    def app(request: HttpRequest) -> HttpReply:
+        made[0].seen.append(request)
+        replies = made[0].replies
+        return replies.pop(0) if len(replies) > 1 else replies[0]
+
+    with serve(app) as server:
+        made.append(Model(f"{server.url}/v1"))
+        made[0].will_say(json_reply(ANSWER, headers={"x-request-id": "req_7"}))
+        yield made[0]
+        for client in made[0].open:
+            client.close()
+
+
+def later(model: Model, *, bare: bool = False, way: str = "create", **options: Any) -> Callable[..., Any]:
+    """A method of an async client, to be called like a sync one."""
+
+    def call(**arguments: Any) -> Any:
+        async def asked() -> Any:
+            made = model.made(AsyncOpenAI, http_client=openai.DefaultAsyncHttpxClient(verify=False), **options)
+            async with made if bare else wrap(made) as client:
+                return await getattr(client.chat.completions, way)(**arguments)
+
+        return asyncio.run(asked())
+
+    return call
+
+
+def creator(model: Model, kind: str, *, bare: bool = False) -> Callable[..., Any]:
+    """`create` of one kind of client."""
+    if kind == "async":
+        return later(model, bare=bare)
+    client = (
+        model.client(http_client=pytest.importorskip("httpx").Client(verify=False))
+        if kind == "httpx"
+        else model.client()
+    )
+    return (client if bare else wrap(client)).chat.completions.create
+
+
+KINDS = ("httpx2", "httpx", "async")
+
+
+def same(a: Any, b: Any, path: str = "$") -> None:
+    """Equal in type, value, what is set and what is extra, all the way down."""
+    assert type(a) is type(b), path
+    if hasattr(a, "model_fields_set"):
+        assert a.model_fields_set == b.model_fields_set, path
+        same(a.model_extra, b.model_extra, f"{path}.extra")
+        same(dict(vars(a)), dict(vars(b)), path)
+    elif isinstance(a, dict):
+        assert list(a) == list(b), path
+        for name in a:
+            same(a[name], b[name], f"{path}.{name}")
+    elif isinstance(a, list):
+        assert len(a) == len(b), path
+        for index, (one, other) in enumerate(zip(a, b, strict=True)):
+            same(one, other, f"{path}[{index}]")
+    else:
+        assert a == b, path
+
+
+def recorded(use: Callable[[], Any]) -> tuple[Any, list[Kept]]:
+    keeping = Keeping()
+    with ambient.inside(keeping):
+        result = use()
+    return result, keeping.calls
+
+
+def replayed(kept: list[Kept], use: Callable[[], Any]) -> Any:
+    with ambient.inside(Serving(kept)):
+        return use()
+
+
+# --- the same with and without ----------------------------------------------------------------------------------------
+
+ANSWERS: list[Any] = [
+    ANSWER,
+    {"id": "r-9", "model": "m", "choices": [{"index": 0, "message": {"role": "assistant", "content": "done"}}]},
+    {**ANSWER, "usage": None, "choices": []},
+    {
+        **ANSWER,
+        "created": "yesterday",
+        "choices": [{"message": {"content": 3, "more": None}, "finish_reason": "tired"}],
+    },
+    {**ANSWER, "created": 2**70},
+    {**ANSWER, "id": "\udc00"},
+    {"error": None},
+    [],
+]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("answer", ANSWERS, ids=range(len(ANSWERS)))
+def test_answers_are_the_same_bare_recorded_and_replayed(model: Model, kind: str, answer: Any) -> None:
+    model.will_say(json_reply(answer, headers={"x-request-id": "req_7"}))
+    bare = creator(model, kind, bare=True)(model="m", messages=MESSAGES)
+    create = creator(model, kind)
+    outside = create(model="m", messages=MESSAGES)
+    inside, kept = recorded(lambda: create(model="m", messages=MESSAGES))
+    again = replayed(kept, lambda: create(model="m", messages=MESSAGES))
+    for one in (outside, inside, again):
+        same(bare, one)
+        assert getattr(bare, "_request_id", None) == getattr(one, "_request_id", None)
+    assert [k.output for k in kept] == [answer]
+    assert len(model.seen) == 3
+    assert len({request.body for request in model.seen}) == 1
+
+
+@pytest.mark.parametrize("content_type", ["application/json", "text/plain"])
+def test_an_answer_that_is_no_json_is_text_again(model: Model, content_type: str) -> None:
+    model.will_say(HttpReply(200, b"{}" if "json" in content_type else b"it works!", {"content-type": content_type}))
+    client = wrap(model.client())
+
+    def use() -> Any:
+        return client.chat.completions.create(model="m", messages=MESSAGES)
+
+    bare = model.client().chat.completions.create(model="m", messages=MESSAGES)
+    inside, kept = recorded(use)
+    same(bare, inside)
+    same(bare, replayed(kept, use))
+
+
+def test_the_object_can_be_used_like_the_original(model: Model) -> None:
+    client = wrap(model.client())
+
+    def use() -> ChatCompletion:
+        return client.chat.completions.create(model="m", messages=MESSAGES)
+
+    bare, kept = recorded(use)
+    again = replayed(kept, use)
+    assert again == bare
+    assert again.to_json() == bare.to_json()
+    assert again.model_dump() == bare.model_dump()
+    assert again.choices[0].message.reasoning_content == "the user wants …"
+    with pytest.raises(AttributeError):
+        _ = again.choices[0]._request_id
+
+
+# --- what is asked ----------------------------------------------------------------------------------------------------
+
+
+def _asked(model: Model, **arguments: Any) -> tuple[Kept, Any]:
+    client = wrap(model.client())
+    _, kept = recorded(lambda: client.chat.completions.create(**{"model": "m", "messages": MESSAGES, **arguments}))
+    return kept[0], model.bodies()[-1]
+
+
+REQUESTS: list[dict[str, Any]] = [
+    {},
+    {"temperature": 0.1, "top_p": None, "stop": openai.NOT_GIVEN, "seed": 7, "max_tokens": 10**17},
+    {"extra_body": {"min_p": 0.5, "temperature": 9, "nested": {"a": (1, 2)}}, "temperature": 0.1},
+    {"messages": ({"role": "user", "content": ({"type": "text", "text": t} for t in "ab")} for _ in range(2))},
+    {"messages": tuple(MESSAGES), "logit_bias": {"50256": -100}, "temperature": 1e-7},
+    {"logit_bias": {50256: -100}, "metadata": {"big": 2**80}},
+    {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "object"}}}},
+    {"extra_headers": {"X-Team": "secret"}, "extra_query": {"v": "1"}, "timeout": 5.0, "stream": False},
+]
+
+
+@pytest.mark.parametrize("arguments", REQUESTS, ids=range(len(REQUESTS)))
+def test_the_stored_request_is_the_body_on_the_wire(model: Model, arguments: dict[str, Any]) -> None:
+    kept, sent = _asked(model, **arguments)
+    assert kept.call.input == sent
+    assert list(kept.call.input) == list(sent)  # type: ignore[call-overload]  # in the order of the wire, too
+    assert "sent" not in kept.facts
+    assert kept.call.lost == ()
+
+
+def test_an_answer_goes_back_as_the_sdk_sends_it(model: Model) -> None:
+    answer = ChatCompletion.construct(**ANSWER).choices[0].message
+    kept, sent = _asked(model, messages=[*MESSAGES, answer, {"role": "tool", "tool_call_id": "t1", "content": "1"}])
+    assert kept.call.input == sent
+    assert sent["messages"][2]["reasoning_content"] == "the user wants …"
+
+
+def test_what_is_not_part_of_the_body_is_named_only(model: Model) -> None:
+    kept, _ = _asked(model, extra_headers={"X-Team": "blue"}, extra_query={"v": "1"})
+    assert kept.call.attrs["extra_headers"] == ["X-Team"]
+    assert kept.call.attrs["extra_query"] == ["v"]
+    assert "blue" not in repr((kept.call.attrs, kept.call.input, kept.facts))
+
+
+def test_a_body_that_is_changed_on_its_way_is_kept_as_sent(model: Model) -> None:
+    class Adding(OpenAI):
+        def _prepare_options(self, options: Any) -> Any:
+            options.json_data = {**options.json_data, "user": "somebody"}
+            return super()._prepare_options(options)
+
+    client = wrap(model.client(Adding))
+    _, kept = recorded(lambda: client.chat.completions.create(model="m", messages=MESSAGES))
+    assert kept[0].call.input == {"model": "m", "messages": MESSAGES}
+    assert kept[0].facts["sent"] == model.bodies()[0] == {"model": "m", "messages": MESSAGES, "user": "somebody"}
+
+
+def test_later_edits_change_nothing(model: Model) -> None:
+    client = wrap(model.client())
+    messages = [dict(m) for m in MESSAGES]
+
+    def use() -> Any:
+        answer = client.chat.completions.create(model="m", messages=messages)
+        messages[1]["content"] = "REWRITTEN"
+        answer.choices[0].message.content = "EDITED"
+        answer.choices.clear()
+        return answer
+
+    _, kept = recorded(use)
+    assert kept[0].call.input == {"model": "m", "messages": MESSAGES}
+    assert kept[0].output == ANSWER
+
+
+def test_what_cannot_be_sent_is_named_and_fails_as_it_does_without(model: Model) -> None:
+    client = wrap(model.client())
+    keeping = Keeping()
+    with ambient.inside(keeping), pytest.raises(TypeError, match="not JSON serializable"):
+        client.chat.completions.create(model="m", messages=MESSAGES, metadata={"a": object()})
+    assert keeping.calls[0].call.lost == (("$.metadata.a", "builtins.object"),)
+    assert isinstance(keeping.calls[0].error, TypeError)
+    assert model.seen == []
+
+
+def test_facts_of_a_call(model: Model) -> None:
+    kept, _ = _asked(model, seed=3, tools=[{"type": "function", "function": {"name": "f"}}, {"type": "web"}])
+    assert (kept.call.kind, kept.call.name) == ("llm", "chat m")
+    assert kept.call.attrs == {"model": "m", "seed": 3, "hosted": ["web"], "provider": "127.0.0.1"}
+    assert kept.facts["model"] == "small-chat-1-2026-02-01"
+    assert kept.facts["finish_reason"] == "tool_calls"
+    assert kept.facts["usage"] == ANSWER["usage"]
+    assert (kept.facts["input_tokens"], kept.facts["output_tokens"]) == (20, 4)
+    assert (kept.facts["fingerprint"], kept.facts["request_id"]) == ("fp_1", "req_7")
+
+
+def test_tokens_that_were_not_sent_are_absent(model: Model) -> None:
+    model.will_say(json_reply({**ANSWER, "usage": {"prompt_tokens": None, "completion_tokens": True}}))
+    kept, _ = _asked(model)
+    assert not {"input_tokens", "output_tokens"} & set(kept.facts)
+
+
+# --- tries ------------------------------------------------------------------------------------------------------------
+
+
+def _error(status: int, **headers: str) -> HttpReply:
+    body = {"error": {"message": "no", "type": "t", "code": "c", "param": "p"}}
+    return json_reply(body, status, {"retry-after-ms": "1", **headers})
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_every_try_is_listed(model: Model, asynchronous: bool) -> None:
+    model.will_say(_error(503), _error(429), json_reply(ANSWER))
+    create = later(model, max_retries=2) if asynchronous else wrap(model.client(max_retries=2)).chat.completions.create
+    _, kept = recorded(lambda: create(model="m", messages=MESSAGES))
+    tries: Any = kept[0].facts["tries"]
+    assert [t["status"] for t in tries] == [503, 429, 200]
+    ends = [t["started_ms"] + t["ms"] for t in tries]
+    assert all(end < later["started_ms"] for end, later in zip(ends, tries[1:], strict=False))
+    assert "error" not in tries[0]
+    assert len(kept) == 1
+
+
+def test_a_call_that_fails_lists_its_tries_too(model: Model) -> None:
+    model.will_say(_error(503, **{"x-request-id": "req_e"}))
+    keeping = Keeping()
+    client = wrap(model.client())
+    with ambient.inside(keeping), pytest.raises(openai.InternalServerError):
+        client.chat.completions.create(model="m", messages=MESSAGES)
+    facts: Any = keeping.calls[0].facts
+    assert [t["status"] for t in facts["tries"]] == [503]
+    assert facts["request_id"] == "req_e"
+
+
+def test_a_try_without_an_answer_names_its_error(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    keeping = Keeping()
+    client = wrap(model.client(base_url="http://127.0.0.1:1/v1", max_retries=1))
+    with ambient.inside(keeping), pytest.raises(openai.APIConnectionError):
+        client.chat.completions.create(model="m", messages=MESSAGES)
+    tries: Any = keeping.calls[0].facts["tries"]
+    assert [(t["status"], t["error"]) for t in tries] == [(None, "ConnectError")] * 2
+
+
+# --- the client stays what it is --------------------------------------------------------------------------------------
+
+
+def test_wrapping_keeps_the_object_and_its_type(model: Model) -> None:
+    client = model.client()
+    made = client.chat.completions
+    assert wrap(client) is client
+    assert isinstance(client, OpenAI)
+    assert type(client).__name__ == "OpenAI"
+    kind = type(client)
+    assert wrap(wrap(client)) is client
+    assert type(client) is kind
+    assert client.chat.completions is made
+    assert type(wrap(model.client())) is kind
+
+
+def test_copies_are_wrapped(model: Model) -> None:
+    client = wrap(model.client()).with_options(max_retries=1).copy(timeout=3)
+    _, kept = recorded(lambda: client.chat.completions.create(model="m", messages=MESSAGES))
+    assert len(kept) == 1
+    assert client.max_retries == 1
+
+
+def test_azure_clients_are_wrapped(model: Model) -> None:
+    options = {"api_version": "2024-10-21", "azure_endpoint": model.url}
+    client = wrap(model.client(openai.AzureOpenAI, base_url=None, **options))
+    assert isinstance(client, openai.AzureOpenAI)
+    _, kept = recorded(lambda: client.chat.completions.create(model="dep", messages=MESSAGES))
+    assert kept[0].call.input == {"model": "dep", "messages": MESSAGES}
+    assert model.seen[0].path.endswith("/deployments/dep/chat/completions")
+    assert kept[0].call.name == "chat dep"
+
+
+def test_other_things_are_refused() -> None:
+    with pytest.raises(UsageError, match=r"builtins\.dict is no client"):
+        wrap({})
+
+
+def test_programs_that_wrap_nothing(model: Model) -> None:
+    wrapping.install()
+    try:
+        wrapping.install()
+        client = model.client()
+        azure = openai.AsyncAzureOpenAI(api_key="k", api_version="1", azure_endpoint=model.url)
+        asyncio.run(azure.close())
+    finally:
+        wrapping.uninstall()
+    assert type(wrap(client)) is type(client)
+    assert type(azure) is not openai.AsyncAzureOpenAI
+    assert type(model.client()) is OpenAI
+    _, kept = recorded(lambda: client.chat.completions.create(model="m", messages=MESSAGES))
+    assert len(kept) == 1
+
+
+def test_a_client_can_be_made_without_a_key_where_nothing_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(openai.OpenAIError):
+        OpenAI()
+    for name, value in wrapping.placeholder_environment().items():
+        monkeypatch.setenv(name, value)
+    with OpenAI() as client:
+        assert client.api_key == wrapping.PLACEHOLDER
+    monkeypatch.setenv("OPENAI_API_KEY", "mine")
+    assert "OPENAI_API_KEY" not in wrapping.placeholder_environment()
+
+
+# --- other ways into the SDK ------------------------------------------------------------------------------------------
+
+
+class Weather(openai.BaseModel):
+    city: str
+    warm: bool
+
+
+@pytest.mark.parametrize("way", ["parse", "beta", "post"])
+def test_other_ways_to_a_whole_answer_are_recorded(model: Model, way: str) -> None:
+    message = {"role": "assistant", "content": '{"city": "Oslo", "warm": false}'}
+    answer = {**ANSWER, "choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}
+    model.will_say(json_reply(answer, headers={"x-request-id": "req_7"}))
+
+    def use(client: OpenAI) -> Any:
+        if way == "parse":
+            return client.chat.completions.parse(model="m", messages=MESSAGES, response_format=Weather)
+        if way == "beta":
+            return client.beta.chat.completions.create(model="m", messages=MESSAGES)
+        return client.post("/chat/completions", cast_to=ChatCompletion, body={"model": "m", "messages": MESSAGES})
+
+    bare = use(model.client())
+    client = wrap(model.client())
+    inside, kept = recorded(lambda: use(client))
+    again = replayed(kept, lambda: use(client))
+    for one in (inside, again):
+        same(bare, one)
+        assert one._request_id == "req_7"
+    assert kept[0].call.input == model.bodies()[0]
+    assert [k.call.kind for k in kept] == ["llm"]
+    if way == "parse":
+        assert again.choices[0].message.parsed == Weather(city="Oslo", warm=False)
+
+
+PASSED: dict[str, Callable[[OpenAI], Any]] = {
+    "POST /chat/completions": lambda c: c.chat.completions.with_raw_response.create(
+        model="m", messages=MESSAGES
+    ).parse(),
+    "POST /completions": lambda c: c.completions.create(model="m", prompt="x"),
+    "GET /models": lambda c: c.models.list(),
+    "POST /responses": lambda c: c.responses.create(model="m", input="x"),
+}
+
+
+@pytest.mark.parametrize("name", PASSED)
+def test_what_is_not_recorded_passes_untouched_and_says_so(
+    model: Model, name: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(openai_calls, "_warned", set())
+    client = wrap(model.client())
+    with caplog.at_level(logging.WARNING):
+        result, kept = recorded(lambda: PASSED[name](client))
+        PASSED[name](client)
+    same(PASSED[name](model.client()), result)
+    assert [(k.call.kind, k.call.name) for k in kept] == [("other", name)]
+    assert "not recorded yet" in str(kept[0].call.attrs["not_recorded"])
+    assert [r.getMessage().split(":")[0] for r in caplog.records if r.name == "agentloupe"] == [name]
+    before = len(model.seen)
+    with pytest.raises(ReplayRefused, match="nothing to answer it with"):
+        replayed(kept, lambda: PASSED[name](client))
+    assert len(model.seen) == before
+
+
+def test_streams_pass_chunk_by_chunk(model: Model) -> None:
+    chunk = {"id": "s", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+    lines = [{**chunk, "choices": [{"index": 0, "delta": {"content": word}}]} for word in ("a", "b")]
+    stream = b"".join(b"data: %s\n\n" % json.dumps(line).encode() for line in lines) + b"data: [DONE]\n\n"
+    model.will_say(HttpReply(200, stream, {"content-type": "text/event-stream"}))
+    client = wrap(model.client())
+
+    def use() -> list[str | None]:
+        return [
+            c.choices[0].delta.content
+            for c in client.chat.completions.create(model="m", messages=MESSAGES, stream=True)
+        ]
+
+    words, kept = recorded(use)
+    assert words == ["a", "b"]
+    assert kept[0].call.attrs["not_recorded"] == "streams are not recorded yet"
+    with pytest.raises(ReplayRefused):
+        replayed(kept, use)
+    assert len(model.seen) == 1
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+@pytest.mark.parametrize("way", ["create", "parse"])
+def test_a_fork_sends_an_edited_request_through_the_same_client(model: Model, way: str, asynchronous: bool) -> None:
+    class Editing(Keeping):
+        def decide(self, call: Call) -> Perform:
+            turn = super().decide(call)
+            asked: Any = call.input
+            edited = {**asked, "model": "other", "min_p": 0.5}
+            del edited["temperature"]
+            resend = call.resend
+            assert resend is not None
+            turn.instead = lambda: resend(edited)
+            return turn
+
+    arguments = {
+        "model": "m",
+        "messages": MESSAGES,
+        "temperature": 0.3,
+        "extra_body": {"q": 1},
+        "extra_headers": {"X-A": "b"},
+    }
+    ask = later(model, way=way) if asynchronous else getattr(wrap(model.client()).chat.completions, way)
+    keeping = Editing()
+    with ambient.inside(keeping):
+        answer = ask(**arguments)
+    assert isinstance(answer, ChatCompletion)
+    sent = model.bodies()[0]
+    sent.pop("stream", None)
+    assert sent == {"model": "other", "messages": MESSAGES, "min_p": 0.5, "q": 1}
+    assert model.seen[0].headers["x-a"] == "b"
+    assert keeping.calls[0].output == ANSWER
+    assert "sent" not in keeping.calls[0].facts
