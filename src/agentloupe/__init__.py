@@ -1,5 +1,74 @@
 """Agent Loupe: record, replay, fork and compare runs of AI agents."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from agentloupe.api import Recorded, arecord, open_store, record, recording
+    from agentloupe.instrument import agent, idempotency_key, receipt, tool
+    from agentloupe.providers.openai import wrap, wrap_openai
+    from agentloupe.reads import check, env, now, random, retrieve, rng, state, uuid4
+
 __version__ = "0.1.0"
 
-__all__ = ["__version__"]
+_HOME = {
+    "Recorded": "api",
+    "agent": "instrument",
+    "arecord": "api",
+    "check": "reads",
+    "env": "reads",
+    "idempotency_key": "instrument",
+    "now": "reads",
+    "open_store": "api",
+    "random": "reads",
+    "receipt": "instrument",
+    "record": "api",
+    "recording": "api",
+    "retrieve": "reads",
+    "rng": "reads",
+    "state": "reads",
+    "tool": "instrument",
+    "uuid4": "reads",
+    "wrap": "providers.openai",
+    "wrap_openai": "providers.openai",
+}
+"""Public name -> module that defines it; loaded when the name is first used (PEP 562)."""
+
+__all__ = [
+    "Recorded",
+    "__version__",
+    "agent",
+    "arecord",
+    "check",
+    "env",
+    "idempotency_key",
+    "now",
+    "open_store",
+    "random",
+    "receipt",
+    "record",
+    "recording",
+    "retrieve",
+    "rng",
+    "state",
+    "tool",
+    "uuid4",
+    "wrap",
+    "wrap_openai",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(f"{__name__}.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -28,6 +28,7 @@ __all__ = [
     "call",
     "caller",
     "current",
+    "in_run",
     "inside",
     "monotonic_ms",
     "new_event_id",
@@ -38,6 +39,8 @@ __all__ = [
     "now",
     "opener",
     "opening_with",
+    "outside",
+    "performing",
     "place",
     "random_base32",
     "random_hex",
@@ -138,6 +141,15 @@ def current() -> Boundary | None:
     return here.boundary if here else None
 
 
+def in_run() -> bool:
+    """Whether this code belongs to a run, so that an agent that starts here is a span of it.
+
+    A boundary whose attribute `implicit` is true stands for a whole script: agents in it still start runs of their own.
+    """
+    here = _surroundings.get()
+    return here is not None and not getattr(here.boundary, "implicit", False)
+
+
 @contextmanager
 def inside(boundary: Boundary, *, lane: Lane | None = None, span_id: str | None = None) -> Iterator[None]:
     """Makes `boundary` the current one."""
@@ -186,6 +198,22 @@ def note(name: str, value: Json) -> None:
         cast("list[Json]", grown).append(value)
     else:
         facts[name] = value
+
+
+def performing() -> Perform | None:
+    """The call being performed around this code, with its facts; `None` outside of one."""
+    here = _surroundings.get()
+    return here.performing if here else None
+
+
+@contextmanager
+def outside() -> Iterator[None]:
+    """Code inside belongs to no run."""
+    token = _surroundings.set(None)
+    try:
+        yield
+    finally:
+        _surroundings.reset(token)
 
 
 # --- who opens sessions -----------------------------------------------------------------------------------------------

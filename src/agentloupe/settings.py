@@ -2,7 +2,6 @@
 
     db = "sqlite:///runs.db"          # LOUPE_DB; default .loupe/loupe.db beside the project
     strict = false                    # LOUPE_STRICT; an unrecordable value raises
-    full_queue = "wait"               # LOUPE_FULL_QUEUE; or "drop": a full queue drops bodies of cheap reads, counted
     write_without_store = "refuse"    # LOUPE_WRITE_WITHOUT_STORE; or "allow"
     env = ["TZ", "LANG"]              # LOUPE_ENV (commas); environment names whose values a snapshot may hold
     [secrets]
@@ -29,7 +28,6 @@ from agentloupe.jsontext import Json, JsonFault, loads
 
 __all__ = ["ModelSettings", "Settings", "find_root", "load", "model_settings", "read_dotenv"]
 
-FullQueue = Literal["wait", "drop"]
 WriteWithoutStore = Literal["refuse", "allow"]
 
 _MARKERS = ("loupe.toml", "pyproject.toml", ".git")
@@ -45,7 +43,6 @@ class Settings:
         root: the project's folder.
         db: URL or path of the store.
         strict: an unrecordable value raises.
-        full_queue: what a full queue of cheap reads does.
         write_without_store: whether a write effect may run when its intent cannot be stored.
         secret_fields, secret_keep, secret_patterns: the workspace's own rules of secret removal.
         live: tools that a fork may run live, with the reason.
@@ -55,7 +52,6 @@ class Settings:
     root: Path
     db: str
     strict: bool = False
-    full_queue: FullQueue = "wait"
     write_without_store: WriteWithoutStore = "refuse"
     secret_fields: tuple[str, ...] = ()
     secret_keep: tuple[str, ...] = ()
@@ -109,7 +105,7 @@ def _place(db: str, root: Path) -> str:
     scheme, found, rest = db.partition(":///")
     if found and scheme == "sqlite":
         return db if rest.startswith("/") else str(root / rest)
-    return db if "://" in db else str(root / Path(db).expanduser())
+    return db if "://" in db or db == "memory:" else str(root / Path(db).expanduser())
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
@@ -246,7 +242,6 @@ def _pattern(value: str) -> str:
 _READERS: Mapping[str, Callable[[Any], Any]] = {
     "db": _text,
     "strict": _switch,
-    "full_queue": _one_of("wait", "drop"),
     "write_without_store": _one_of("refuse", "allow"),
     "env": _names,
 }

@@ -1,0 +1,193 @@
+"""The verbs: record an agent, find a run, open a store.
+
+done = record(agent, "question")         # Recorded(run_id, result, run)
+with recording("nightly", tags=["ci"]):  # where a decorator does not fit
+...
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import re
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from agentloupe import ambient
+from agentloupe.errors import RunNotFound, UsageError
+from agentloupe.instrument import as_agent
+from agentloupe.ports import Opening, Session, Store
+from agentloupe.run import Run, RunFilter
+from agentloupe.sessions import RecordOpener, default_store, open_session
+from agentloupe.settings import load
+
+__all__ = ["Recorded", "arecord", "open_store", "record", "recording", "resolve"]
+
+
+# --- stores and runs --------------------------------------------------------------------------------------------------
+
+
+def open_store(url: str | Path | None = None) -> Store:
+    """The store of a URL or path; without one that of the settings (`LOUPE_DB`, default `.loupe/loupe.db`).
+
+    Opened once a process and kept; it is closed when the process ends.
+
+    Raises:
+        UsageError: a URL of an unknown kind.
+        StoreError, StoreReadOnly, StoreBusy, Corrupt, VersionUnknown, ConfigError: it cannot be opened.
+    """
+    return default_store(load().db if url is None else str(url))
+
+
+_LAST = re.compile(r"last(?:~([0-9]{1,6}))?")
+
+
+def resolve(store: Store, ref: str) -> str:
+    """The id of the run that `ref` names: an id, a unique beginning of one, `last`, or `last~N` (N runs before it).
+
+    Raises:
+        RunNotFound: no run, or several (up to five of them are named; `reason` is `ambiguous`).
+    """
+    exact = store.run(ref)
+    if exact is not None:
+        return exact.id
+    last = _LAST.fullmatch(ref)
+    if last is not None:
+        found = store.runs(RunFilter(limit=1, offset=int(last[1] or 0)))
+        if not found:
+            raise RunNotFound(f"there is no run {ref}: the store holds {store.count()} runs")
+        return found[0].id
+    found = store.runs(RunFilter(id_prefix=ref, limit=6)) if ref else []
+    if not found:
+        raise RunNotFound(f"no run {ref!r}", hint="`agentloupe list` shows what there is")
+    if len(found) > 1:
+        names = ", ".join(run.id for run in found[:5])
+        more = " and more" if len(found) > 5 else ""
+        raise RunNotFound(f"{ref!r} is the beginning of several runs: {names}{more}", reason="ambiguous")
+    return found[0].id
+
+
+# --- recording --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What a recording gave.
+
+    Attributes:
+        run_id: id of the run.
+        result: what the agent returned.
+        run: the run's row; `None` when nothing could be stored.
+    """
+
+    run_id: str
+    result: Any
+    run: Run | None
+
+
+def record(agent: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Recorded:
+    """Runs an agent, decorated or not, and records it as a run of its own.
+
+    An async agent is run to its end with `asyncio.run`. What the agent raises comes out, recorded as well.
+
+    Raises:
+        UsageError: an async agent inside a running event loop; await `arecord` there.
+    """
+    opener = RecordOpener()
+    wrapped = as_agent(agent)
+    if inspect.iscoroutinefunction(wrapped):
+        _refuse_inside_a_loop()
+        return asyncio.run(arecord(agent, *args, **kwargs))
+    with ambient.outside(), ambient.opening_with(opener):
+        result = wrapped(*args, **kwargs)
+    return _recorded(opener, result)
+
+
+async def arecord(agent: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Recorded:
+    """Async twin of `record`."""
+    opener = RecordOpener()
+    with ambient.outside(), ambient.opening_with(opener):
+        result = as_agent(agent)(*args, **kwargs)
+        if inspect.isawaitable(result):
+            result = await result
+    return _recorded(opener, result)
+
+
+def _refuse_inside_a_loop() -> None:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise UsageError("record() cannot run an async agent inside a running event loop", hint="await arecord(...)")
+
+
+def _recorded(opener: RecordOpener, result: Any) -> Recorded:
+    session = opener.sessions[0]
+    return Recorded(session.run_id, result, session.row())
+
+
+class recording:  # noqa: N801  # used as a function: `with recording("name"):`
+    """Records a block, sync (`with`) or async (`async with`), as one run.
+
+    Inside another run the block belongs to that run, and nothing is opened.
+
+    Args:
+        name: the run's and the agent's name.
+        tags: tags of the run.
+        task_id: of the task that the run works on; write effects' keys come from it.
+        store: where to; default: the store of the settings.
+        strict: an unrecordable value raises.
+
+    Attributes:
+        run_id: id of the run, from the beginning of the block on.
+        result: set it inside the block to store a result.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        tags: Sequence[str] = (),
+        task_id: str | None = None,
+        store: Store | None = None,
+        strict: bool | None = None,
+    ) -> None:
+        self.run_id = ""
+        self.result: object = None
+        self._opening = Opening(agent=name, name=name, tags=tuple(tags), task_id=task_id, strict=bool(strict))
+        self._own = RecordOpener(store, strict=strict) if store is not None or strict is not None else None
+        self._session: Session | None = None
+        self._left = ExitStack()
+
+    def __enter__(self) -> Self:
+        if ambient.in_run():
+            return self
+        recorded = self._own if ambient.opener() is None else None
+        session = recorded.open(self._opening) if recorded else open_session(self._opening)
+        self._session, self.run_id = session, session.run_id
+        self._left.enter_context(ambient.inside(session.boundary))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._left.close()
+        session, self._session = self._session, None
+        if session is None:
+            return
+        if error is not None:
+            session.failed(error)
+        else:
+            session.finished(self.result)
+
+    async def __aenter__(self) -> Self:
+        return self.__enter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.__exit__(kind, error, trace)

@@ -1,0 +1,316 @@
+r"""What a credential looks like: by the name of its field, and by its own shape in any text.
+
+Names are compared as words, so `apiKey`, `X-Api-Key` and `db.api_key` are one name, and `max_tokens`, `tokenizer` and
+`next_page_token` are none. Shapes are prefixes and frames that issuers publish (documented token formats of GitHub, AWS,
+Slack, Google, Stripe, OpenAI ...; JWT, RFC 7519; PEM, RFC 7468; Bearer, RFC 6750; user information in URLs, RFC 3986).
+There is no guessing by entropy: a digest, an id or an image looks like chance too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import lru_cache
+
+__all__ = [
+    "BUILT_IN",
+    "COOKIES",
+    "ID_LIKE",
+    "UNTOUCHED",
+    "Shape",
+    "cookie_text",
+    "field_rule",
+    "is_header",
+    "mark",
+    "words_of",
+]
+
+BUILT_IN = "loupe-s1"
+"""Name of the built-in rule set; a change that removes more or less gets another name."""
+
+UNTOUCHED = frozenset(
+    {
+        *("signature", "thoughtsignature", "thinkingsignature", "encryptedcontent", "encryptedreasoning"),
+        *("b64json", "filedata", "imageurl", "imagedata"),
+    }
+)
+"""Fields (letters and digits, lower case) whose text is opaque to us and must stay exactly as it is."""
+
+# --- names ------------------------------------------------------------------------------------------------------------
+
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+_COMPOUND = re.compile(
+    r"(api|access|secret|private|signing|encryption|session|auth|master|account|subscription|service)keys?$"
+    r"|(access|auth|refresh|bearer|id|csrf|xsrf|session|security|api|secret|oauth|jwt|sas|app|bot)token$"
+    r"|(client|app|consumer|shared|webhook)secret$|passw(or)?d$|passphrase$|passcode$|authorization$|credentials?$"
+    r"|connectionstring$|functionskey$"
+)
+_LAST = frozenset(
+    {
+        *("password", "passwords", "passwd", "passphrase", "passcode", "pwd", "secret", "secrets"),
+        *("authorization", "credential", "credentials", "cookie", "cookies", "apikey", "apikeys", "jwt", "bearer"),
+    }
+)
+_ALMOST_LAST = frozenset({"hash", "confirmation", "confirm", "value", "repeat", "again", "plain", "text"})
+_NO_SECRET_TOKEN = frozenset(
+    {
+        *("page", "next", "prev", "previous", "continuation", "cursor", "sync", "resume", "cancellation", "cancel"),
+        *("pad", "eos", "bos", "unk", "sep", "cls", "mask", "stop", "end", "start", "special", "first", "last"),
+        *("per", "max", "min", "max_tokens", "price", "cost", "count", "num", "top", "draft", "delta"),
+    }
+)
+ID_LIKE = frozenset({"id", "ids", "uuid", "uid"})
+
+_HEADERS = frozenset(
+    {
+        *("authorization", "proxyauthorization", "cookie", "setcookie", "xapikey", "apikey", "xauthtoken"),
+        *("xamzsecuritytoken", "xgoogapikey", "xgitlabtoken", "xcsrftoken", "xxsrftoken", "openaiapikey"),
+    }
+)
+COOKIES = frozenset({"cookie", "cookies", "setcookie"})
+
+
+def words_of(name: str) -> tuple[str, ...]:
+    """The words of a field's name, lower case: `db.apiKey` -> `db`, `api`, `key`."""
+    return tuple(word.lower() for word in _WORD.findall(name))
+
+
+@lru_cache(maxsize=8192)
+def field_rule(name: str) -> str | None:
+    """The rule that a field's name falls under (`password`, `api-key`, `token`, `cookie` ...), or `None`."""
+    if not 2 <= len(name) <= 128:
+        return None
+    words = words_of(name)
+    if not words:
+        return None
+    joined = "".join(words)
+    if joined in COOKIES:
+        return "cookie"
+    if joined in _HEADERS:
+        return words[-1] if words[-1] != "key" else "api-key"
+    last = words[-1]
+    if last.isdigit() and len(words) > 1:
+        words, last = words[:-1], words[-2]
+    if last in ID_LIKE:
+        return None
+    if len(words) > 1 and last in _ALMOST_LAST and words[-2] in _LAST:
+        last = words[-2]
+    if last in _LAST:
+        return "cookie" if last in COOKIES else last.removesuffix("s") if last != "credentials" else "credential"
+    return _token_rule(words) if last == "token" else _compound_rule(joined)
+
+
+def is_header(name: str) -> bool:
+    """Whether this is the name of a header that carries a credential."""
+    return len(name) <= 64 and "".join(words_of(name)) in _HEADERS
+
+
+def _token_rule(words: tuple[str, ...]) -> str | None:
+    return None if len(words) > 1 and words[-2] in _NO_SECRET_TOKEN else "token"
+
+
+def _compound_rule(joined: str) -> str | None:
+    match = _COMPOUND.search(joined)
+    if match is None:
+        return None
+    return "api-key" if match[0].rstrip("s").endswith("key") else "token" if match[0].endswith("token") else "secret"
+
+
+# --- cookies ----------------------------------------------------------------------------------------------------------
+
+_PREFERENCES = frozenset(
+    {
+        *("theme", "lang", "language", "locale", "tz", "timezone", "currency", "colorscheme", "darkmode", "country"),
+        *("consent", "cookieconsent", "fontsize", "units"),
+    }
+)
+_ATTRIBUTES = frozenset(
+    {"path", "domain", "expires", "maxage", "samesite", "secure", "httponly", "priority", "partitioned", "version"}
+)
+
+
+def cookie_text(text: str) -> str:
+    """A `Cookie` or `Set-Cookie` header without the values of its cookies; plain preferences (`theme`) stay."""
+    return ";".join(_one_cookie(part) for part in text.split(";"))
+
+
+def _one_cookie(part: str) -> str:
+    name, equals, value = part.partition("=")
+    plain = "".join(words_of(name))
+    if not value.strip() or plain in _PREFERENCES or plain in _ATTRIBUTES:
+        return part
+    if not equals:
+        return part
+    return f"{name}={mark('cookie')}"
+
+
+def mark(rule: str) -> str:
+    """What stands in the place of a removed value."""
+    return f"[removed:{rule}]"
+
+
+# --- shapes -----------------------------------------------------------------------------------------------------------
+
+
+class Shape:
+    """A way in which credentials stand in text.
+
+    Args:
+        rule: the rule's name, as it is shown.
+        needles: the text is looked at only if one of these occurs in it (in its lower-case form where `fold`).
+        pattern: what is removed is its group `s`, or all of it.
+        when: decides about one match; `None` means always.
+    """
+
+    __slots__ = ("fold", "needles", "pattern", "rule", "when")
+
+    def __init__(
+        self,
+        rule: str,
+        needles: tuple[str, ...],
+        pattern: str,
+        *,
+        flags: int = 0,
+        fold: bool = False,
+        when: Callable[[re.Match[str]], str | None] | None = None,
+    ) -> None:
+        self.rule = rule
+        self.needles = needles
+        self.pattern = re.compile(pattern, flags)
+        self.fold = fold
+        self.when = when
+
+    def apply(self, text: str) -> str:
+        """The text without what this shape finds."""
+        return self.pattern.sub(self._cut, text)
+
+    def _cut(self, match: re.Match[str]) -> str:
+        rule = self.rule if self.when is None else self.when(match)
+        if rule is None:
+            return match[0]
+        if "s" not in match.re.groupindex:
+            return mark(rule)
+        start, end = match.start("s") - match.start(), match.end("s") - match.start()
+        inside = match["s"]
+        put = cookie_text(inside) if rule == "cookie" and "=" in inside else mark(rule)
+        return match[0][:start] + put + match[0][end:]
+
+
+def by_name(match: re.Match[str]) -> str | None:
+    """The rule of the name beside a value; marks that already stand there stay."""
+    return None if match["s"].startswith("[removed:") else field_rule(match["n"])
+
+
+def _assigned(match: re.Match[str]) -> str | None:
+    """`name=value` in running text: only values with a digit, since `token=token` and `api_key=os.environ` are code."""
+    return by_name(match) if any(char.isdigit() for char in match["s"]) else None
+
+
+_B = r"(?<![A-Za-z0-9_])"
+_TOKENS = "|".join(
+    (
+        r"sk-(?=[A-Za-z0-9_-]*\d)[A-Za-z0-9_-]{16,}",
+        r"(?:sk|rk)_(?:live|test)_[0-9A-Za-z]{16,}",
+        r"whsec_[0-9A-Za-z+/=]{16,}",
+        r"gh[oprsu]_[A-Za-z0-9]{20,}",
+        r"github_pat_[A-Za-z0-9_]{20,}",
+        r"glpat-[A-Za-z0-9_-]{16,}",
+        r"(?:AKIA|ASIA)[0-9A-Z]{16}(?![0-9A-Za-z])",
+        r"xox[abeoprs]-[A-Za-z0-9-]{10,}",
+        r"xapp-\d-[A-Za-z0-9-]{10,}",
+        r"AIza[0-9A-Za-z_-]{30,}",
+        r"ya29\.[0-9A-Za-z_-]{20,}",
+        r"gsk_[0-9A-Za-z]{20,}",
+        r"hf_[0-9A-Za-z]{30,}",
+        r"r8_[0-9A-Za-z]{30,}",
+        r"npm_[0-9A-Za-z]{30,}",
+        r"SG\.[0-9A-Za-z_-]{16,}\.[0-9A-Za-z_-]{16,}",
+    )
+)
+_TOKEN_NEEDLES = (
+    *("sk-", "sk_", "rk_", "whsec_", "gho_", "ghp_", "ghr_", "ghs_", "ghu_", "github_pat_", "glpat-", "AKIA", "ASIA"),
+    *("xox", "xapp-", "AIza", "ya29.", "gsk_", "hf_", "r8_", "npm_", "SG."),
+)
+_ROOTS = (
+    "key",
+    "token",
+    "secret",
+    "passw",
+    "passphrase",
+    "passcode",
+    "pwd",
+    "auth",
+    "cookie",
+    "credential",
+    "bearer",
+    "jwt",
+    "connectionstring",
+)
+_NAME = r"[A-Za-z][\w.\-]{0,63}"
+
+SHAPES: tuple[Shape, ...] = (
+    Shape(
+        "private-key",
+        ("PRIVATE KEY",),
+        r"-----BEGIN (?P<k>[A-Z0-9 ]*)PRIVATE KEY(?: BLOCK)?-----.*?(?:-----END (?P=k)PRIVATE KEY(?: BLOCK)?-----|\Z)",
+        flags=re.DOTALL,
+    ),
+    Shape("key", _TOKEN_NEEDLES, f"{_B}(?:{_TOKENS})"),
+    Shape("jwt", ("eyJ",), rf"{_B}eyJ[A-Za-z0-9_-]{{8,}}\.eyJ[A-Za-z0-9_-]{{8,}}(?:\.[A-Za-z0-9_-]*)?"),
+    Shape(
+        "url-userinfo", ("://",), r"(?<![A-Za-z0-9])[A-Za-z][A-Za-z0-9+.\-]*://(?P<s>[^\s/?#@\"'<>\[]*:[^\s/?#\"'<>]*)@"
+    ),
+    Shape(
+        "authorization",
+        ("bearer ", "basic ", "token ", "apikey ", "digest "),
+        r"\bauthorization[\"'\\]*\s*[:=]\s*[\"'\\]*(?:basic|bearer|token|apikey|digest)\s+(?P<s>[^\s\"'\\\[]+)",
+        flags=re.IGNORECASE,
+        fold=True,
+    ),
+    Shape(
+        "bearer",
+        ("bearer ",),
+        r"\bbearer\s+(?P<s>(?:(?=[^\s\"']*\d)[A-Za-z0-9._~+/\-]{8,}|[A-Za-z0-9._~+/\-]{32,})=*)",
+        flags=re.IGNORECASE,
+        fold=True,
+    ),
+    Shape(
+        "cookie",
+        ("cookie:",),
+        r"\b(?:set-)?cookie:\s*(?P<s>[^\s=;\"']+=[^\r\n\"']*)",
+        flags=re.IGNORECASE,
+        fold=True,
+    ),
+    Shape(
+        "query",
+        ("=",),
+        r"[?&;](?P<n>[\w.\-%\[\]]{1,64})=(?P<s>[^&\s#\"'<>\\;]+)",
+        when=by_name,
+    ),
+    *(
+        Shape(
+            "pair",
+            _ROOTS,
+            rf"(?P<q>[\"'])(?P<n>{_NAME})(?P=q)\s*[:=]\s*{quote}(?P<s>(?:[^{quote}\\]|\\.)+){quote}",
+            flags=re.DOTALL,
+            fold=True,
+            when=by_name,
+        )
+        for quote in "\"'"
+    ),
+    Shape(
+        "inner-pair",  # in JSON text that lies in JSON text, at any depth: a value ends at the quote that opened it
+        ("\\",),
+        rf"(?P<q>\\+[\"'])(?P<n>{_NAME})(?P=q)\s*[:=]\s*(?P<w>\\+[\"'])(?P<s>(?:(?!(?<!\\)(?P=w)).)+)(?P=w)",
+        flags=re.DOTALL,
+        when=by_name,
+    ),
+    Shape(
+        "assignment",
+        _ROOTS,
+        rf"(?<![\w.\-\"'\\?&;])(?P<n>{_NAME})\s?[=:]\s?(?P<s>[A-Za-z0-9_\-./+~!@$%^*]{{6,}}=*)",
+        fold=True,
+        when=_assigned,
+    ),
+)
+"""In this order: a later shape sees what an earlier one left."""

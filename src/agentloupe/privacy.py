@@ -1,0 +1,458 @@
+"""Secret removal: credentials leave a value before it is digested, keyed or stored. Pure; never changes what it is given.
+
+    found = scrub(value, rules)
+    found.value      # the same object when nothing was removed
+    found.removed    # paths of what was removed: $.headers.Authorization
+
+A removed text becomes `[removed:<rule>]`, so in matching keys a secret counts as its rule's name only. Text inside text
+(JSON in a string, also in a string of that string) is looked at too and keeps its spelling where nothing is removed. A
+rule that fails withholds the text that it failed on; everything else is kept. Never touched: images and other `data:`
+texts, thinking signatures, encrypted content, ids, names in a JSON schema, tokens of log probabilities.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import cast
+
+import orjson
+
+from agentloupe.canonical import digest
+from agentloupe.credentials import (
+    BUILT_IN,
+    ID_LIKE,
+    SHAPES,
+    UNTOUCHED,
+    Shape,
+    cookie_text,
+    field_rule,
+    is_header,
+    mark,
+    words_of,
+)
+from agentloupe.jsontext import Json, dumps, loads
+
+__all__ = ["NO_RULES", "Rules", "Scrubbed", "scrub", "scrub_text"]
+
+NOTHING: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Rules:
+    """A set of rules: the built-in ones and those of the workspace.
+
+    Attributes:
+        fields: further names of fields whose values are removed.
+        keep: names of fields that the built-in names leave alone.
+        patterns: further shapes in any text, as regular expressions by name.
+        built_in: name of the built-in set; empty switches it off (`NO_RULES`).
+    """
+
+    fields: tuple[str, ...] = ()
+    keep: tuple[str, ...] = ()
+    patterns: Mapping[str, str] = field(default_factory=dict[str, str])
+    built_in: str = BUILT_IN
+
+    def as_json(self) -> dict[str, Json]:
+        """Its stored form, see `rules_from`."""
+        return {
+            "built_in": self.built_in,
+            "fields": list(self.fields),
+            "keep": list(self.keep),
+            "patterns": dict(self.patterns),
+        }
+
+    @cached_property
+    def digest(self) -> str:
+        """What a run stores to say which rules held."""
+        return digest(self.as_json())
+
+
+NO_RULES = Rules(built_in="")
+
+
+def rules_from(stored: Json) -> Rules:
+    """Rules from their stored form; what is missing or of a wrong kind counts as empty."""
+    have = stored if isinstance(stored, dict) else {}
+
+    def names(key: str) -> tuple[str, ...]:
+        found = have.get(key)
+        return tuple(str(name) for name in found) if isinstance(found, list) else ()
+
+    patterns = have.get("patterns")
+    return Rules(
+        names("fields"),
+        names("keep"),
+        {name: str(text) for name, text in patterns.items()} if isinstance(patterns, dict) else {},
+        str(have.get("built_in", BUILT_IN)),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Scrubbed:
+    """A value after secret removal.
+
+    Attributes:
+        value: the value; the very object that was given when nothing was removed.
+        removed: paths of what was removed, in order; names that may be a user's text are shown as `*`.
+        withheld: paths of texts on which a rule failed; their values are removed as well.
+    """
+
+    value: Json
+    removed: tuple[str, ...] = NOTHING
+    withheld: tuple[str, ...] = NOTHING
+
+
+def scrub(value: Json, rules: Rules) -> Scrubbed:
+    """Removes credentials from a JSON value. Never raises, never changes `value`."""
+    if value is None or isinstance(value, bool | int | float):
+        return Scrubbed(value)
+    return _scrubber(rules.digest, _Held(rules)).scrub(value)
+
+
+def scrub_text(text: str, rules: Rules) -> str:
+    """Removes credentials from one text (a message, a traceback, a log line)."""
+    found = scrub(text, rules).value
+    return found if isinstance(found, str) else ""
+
+
+class _Held:
+    """Carries rules past the cache, which goes by their digest."""
+
+    __slots__ = ("rules",)
+
+    def __init__(self, rules: Rules) -> None:
+        self.rules = rules
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Held)
+
+    def __hash__(self) -> int:
+        return 0
+
+
+@lru_cache(maxsize=16)
+def _scrubber(_: str, held: _Held) -> _Scrubber:
+    return _Scrubber(held.rules)
+
+
+@dataclass(frozen=True, slots=True)
+class _Memo:
+    """A list that was looked at: as it was, and what was removed from its elements, by index."""
+
+    raw: list[Json]
+    clean: list[Json]
+    dirty: Mapping[int, tuple[str, ...]]
+
+
+class _Found:
+    """What one walk removed and withheld: relative paths, completed on the way up."""
+
+    __slots__ = ("removed", "withheld")
+
+    def __init__(self) -> None:
+        self.removed: list[str] = []
+        self.withheld: list[str] = []
+
+
+class _Scrubber:
+    """One rule set at work. Remembers texts that were clean and long lists, so a request that grows is paid once.
+
+    Caches are bounded and only ever replaced or added to: several threads may use it.
+    """
+
+    TEXTS, TEXT_CHARS, LISTS, LONG, DEPTH = 20_000, 16_000_000, 8, 8, 150
+
+    def __init__(self, rules: Rules) -> None:
+        self._on = bool(rules.built_in)
+        self._own = {_plain(name): name for name in rules.fields}
+        self._keep = frozenset(_plain(name) for name in rules.keep)
+        self._broken: list[str] = []
+        self._shapes = [*(SHAPES if self._on else ()), *self._own_shapes(rules)]
+        self._names: dict[str, str | None] = {}
+        self._clean: set[str] = set()
+        self._chars = 0
+        self._lists: tuple[_Memo, ...] = ()
+
+    def _own_shapes(self, rules: Rules) -> list[Shape]:
+        made: list[Shape] = []
+        for name, pattern in rules.patterns.items():
+            try:
+                made.append(Shape(name, ("",), pattern))
+            except re.error:
+                self._broken.append(name)
+        return made
+
+    def scrub(self, value: Json) -> Scrubbed:
+        found = _Found()
+        try:
+            clean = self._value(value, found, 0)
+        except Exception:  # noqa: BLE001  # whatever failed: nothing unchecked may be stored
+            return Scrubbed(mark("withheld"), NOTHING, ("$",))
+        if clean is value:
+            return Scrubbed(value)
+        removed = tuple(f"${path}" for path in found.removed)
+        return Scrubbed(clean, removed, tuple(f"${path}" for path in found.withheld))
+
+    # --- trees --------------------------------------------------------------------------------------------------------
+
+    def _value(self, value: Json, found: _Found, depth: int) -> Json:
+        if isinstance(value, str):
+            return value if value in self._clean else self._text(value, found)
+        if isinstance(value, dict):
+            return self._dict(value, found, depth + 1)
+        if isinstance(value, list):
+            return self._list(value, found, depth + 1)
+        return value
+
+    def _dict(self, value: dict[str, Json], found: _Found, depth: int) -> Json:
+        if depth > self.DEPTH:
+            return self._deep(value, found)
+        changed: dict[str, Json] | None = None
+        for name, item in value.items():
+            rule = self._names[name] if name in self._names else self._rule_of(name)
+            if rule is None:
+                if item.__class__ is str and item in self._clean:
+                    continue
+                start = len(found.removed), len(found.withheld)
+                new = self._value(item, found, depth)
+            else:
+                start = len(found.removed), len(found.withheld)
+                new = self._named(name, rule, item, value, found, depth)
+            if new is not item:
+                _complete(found, start, f".{_shown(name)}")
+                changed = changed if changed is not None else dict(value)
+                changed[name] = new
+        return self._header(self._keys(changed if changed is not None else value, found), found)
+
+    def _named(self, name: str, rule: str, item: Json, siblings: Mapping[str, Json], found: _Found, depth: int) -> Json:
+        """A value under a name that means something to us."""
+        if rule == _OPAQUE or (isinstance(item, str) and item.startswith("[removed:")):
+            return item
+        if _plain(name) == "data" and rule == _MEDIA:
+            opaque = any(key in siblings for key in ("media_type", "mime_type", "mimeType", "format"))
+            return item if opaque else self._value(item, found, depth)
+        if rule == "token" and ("logprob" in siblings or not isinstance(item, str | dict | list)):
+            return item
+        if isinstance(item, dict) and _is_schema(item):
+            return self._value(item, found, depth)
+        return self._all(item, rule, found)
+
+    def _all(self, item: Json, rule: str, found: _Found) -> Json:
+        """Everything that is a text or a number below a secret name; yes, no, nothing and empty texts say no secret."""
+        if isinstance(item, dict):
+            changed: dict[str, Json] = {}
+            for name, inner in item.items():
+                start = len(found.removed), len(found.withheld)
+                changed[name] = self._all(inner, rule, found)
+                _complete(found, start, f".{_shown(name)}")
+            return changed if any(changed[name] is not item[name] for name in item) else item
+        if isinstance(item, list):
+            made: list[Json] = []
+            for index, inner in enumerate(item):
+                start = len(found.removed), len(found.withheld)
+                made.append(self._all(inner, rule, found))
+                _complete(found, start, f"[{index}]")
+            return made if any(new is not old for new, old in zip(made, item, strict=True)) else item
+        if item is None or isinstance(item, bool) or item == "":
+            return item
+        text = cookie_text(item) if rule == "cookie" and isinstance(item, str) and "=" in item else mark(rule)
+        if text == item:
+            return item
+        found.removed.append("")
+        return text
+
+    def _list(self, items: list[Json], found: _Found, depth: int) -> Json:
+        if depth > self.DEPTH:
+            return self._deep(items, found)
+        if len(items) < self.LONG:
+            return self._elements(items, 0, None, found, depth)
+        known = next((m for m in self._lists if _begins_like(items, m.raw)), None)
+        before, marks = len(found.removed), len(found.withheld)
+        clean = self._elements(items, len(known.raw) if known else 0, known, found, depth)
+        if len(found.withheld) == marks:
+            made = cast("list[Json]", clean)
+            memo = _Memo(items, made, _by_index(found.removed[before:]))
+            self._lists = (memo, *(m for m in self._lists if m is not known))[: self.LISTS]
+        return clean
+
+    def _elements(self, items: list[Json], first: int, known: _Memo | None, found: _Found, depth: int) -> Json:
+        changed: list[Json] | None = None
+        if known is not None and known.dirty:
+            changed = list(items)
+            for index, paths in known.dirty.items():
+                changed[index] = known.clean[index]
+                found.removed.extend(paths)
+        for index in range(first, len(items)):
+            item = items[index]
+            start = len(found.removed), len(found.withheld)
+            new = self._value(item, found, depth)
+            if new is not item:
+                _complete(found, start, f"[{index}]")
+                changed = changed if changed is not None else list(items)
+                changed[index] = new
+        return self._header_pair(changed if changed is not None else items, found)
+
+    def _deep(self, value: Json, found: _Found) -> Json:
+        """Nested too deep to walk: as text, in which removal keeps the structure."""
+        text = dumps(value).decode("utf-8", "surrogatepass")
+        clean = self._text(text, found)
+        return value if clean is text else loads(clean)
+
+    def _header(self, value: dict[str, Json], found: _Found) -> dict[str, Json]:
+        """`{"name": "Authorization", "value": "..."}`."""
+        name, item = value.get("name", value.get("key")), value.get("value")
+        if not isinstance(name, str) or not isinstance(item, str) or not self._on or len(name) > 128:
+            return value
+        rule = self._rule_of(name)
+        if rule is None or rule in (_OPAQUE, _MEDIA) or item.startswith("[removed:"):
+            return value
+        new = self._all(item, rule, found)
+        if new is item:
+            return value
+        _complete(found, (len(found.removed) - 1, len(found.withheld)), ".value")
+        return {**value, "value": new}
+
+    def _header_pair(self, items: list[Json], found: _Found) -> list[Json]:
+        """`["Authorization", "..."]`, for names of headers only: two words in a list are most often just two words."""
+        if len(items) != 2 or not isinstance(items[0], str) or not isinstance(items[1], str):
+            return items
+        if not self._on or not is_header(items[0]) or items[1].startswith("[removed:"):
+            return items
+        new = self._all(items[1], self._rule_of(items[0]) or "header", found)
+        if new is items[1]:
+            return items
+        _complete(found, (len(found.removed) - 1, len(found.withheld)), "[1]")
+        return [items[0], new]
+
+    def _keys(self, value: dict[str, Json], found: _Found) -> dict[str, Json]:
+        """Names that are credentials themselves (`{"ghp_...": true}`)."""
+        long = [name for name in value if len(name) >= 20 and name not in self._clean]
+        if not long:
+            return value
+        renamed = {name: new for name in long if (new := self._text(name, found)) is not name}
+        return {renamed.get(name, name): item for name, item in value.items()} if renamed else value
+
+    # --- names --------------------------------------------------------------------------------------------------------
+
+    def _rule_of(self, name: str) -> str | None:
+        plain = _plain(name)
+        if plain in self._own:
+            rule: str | None = self._own[plain]
+        elif plain in self._keep or not self._on:
+            rule = None
+        elif plain in UNTOUCHED or (words_of(name) or ("",))[-1] in ID_LIKE:
+            rule = _OPAQUE
+        else:
+            rule = _MEDIA if plain == "data" else field_rule(name)
+        if len(self._names) < 20_000 and len(name) <= 128:
+            self._names[name] = rule
+        return rule
+
+    # --- texts --------------------------------------------------------------------------------------------------------
+
+    def _text(self, text: str, found: _Found) -> str:
+        if len(text) < 6 or (text.startswith("data:") and ";base64," in text[:200]):
+            return text
+        new, withheld = self._apply(text)
+        if withheld is None and text[:1] in "{[ \n\t\r":
+            new = self._json_text(new)
+        if withheld is not None:
+            found.withheld.append("")
+            found.removed.append("")
+            return mark(f"withheld:{withheld}")
+        if new == text:
+            self._remember(text)
+            return text
+        found.removed.append("")
+        return new
+
+    def _apply(self, text: str) -> tuple[str, str | None]:
+        """The text after all shapes, and the name of the rule that failed, if one did."""
+        if self._broken:
+            return text, self._broken[0]
+        low = ""
+        for shape in self._shapes:
+            if shape.fold and not low:
+                low = text.lower()
+            look = low if shape.fold else text
+            if not any(needle in look for needle in shape.needles):
+                continue
+            try:
+                new = shape.apply(text)
+            except Exception:  # noqa: BLE001  # a rule that fails withholds this text, whatever its fault is
+                return text, shape.rule
+            if new != text:
+                text, low = new, ""
+        return text, None
+
+    def _json_text(self, text: str) -> str:
+        """What names catch in JSON that lies in a text; only the parts that were hit are spelt anew, if it can be."""
+        if text.strip()[-1:] not in "}]":
+            return text
+        try:
+            value = orjson.loads(text)
+        except ValueError:
+            return text
+        inner = _Found()
+        clean = self._value(value, inner, self.DEPTH // 2)
+        if clean is value:
+            return text
+        spaced = '": ' in text or '", ' in text
+        return _dumps_like(clean, spaced)
+
+    def _remember(self, text: str) -> None:
+        if len(text) > 200_000:
+            return
+        if len(self._clean) >= self.TEXTS or self._chars > self.TEXT_CHARS:
+            self._clean, self._chars = set(), 0
+        self._clean.add(text)
+        self._chars += len(text)
+
+
+_OPAQUE = "<opaque>"
+_MEDIA = "<media>"
+_SCHEMA_WORDS = frozenset({"type", "$ref", "anyOf", "oneOf", "allOf", "enum", "const"})
+_NAME_TO_SHOW = re.compile(r"[A-Za-z_$][\w.$\-]{0,63}")
+
+
+def _plain(name: str) -> str:
+    return "".join(words_of(name))
+
+
+def _shown(name: str) -> str:
+    return name if _NAME_TO_SHOW.fullmatch(name) else "*"
+
+
+def _is_schema(value: Mapping[str, Json]) -> bool:
+    """Whether an object under a secret name describes a field and does not hold one."""
+    return not _SCHEMA_WORDS.isdisjoint(value)
+
+
+def _complete(found: _Found, start: tuple[int, int], lead: str) -> None:
+    for paths, begin in ((found.removed, start[0]), (found.withheld, start[1])):
+        for index in range(begin, len(paths)):
+            paths[index] = lead + paths[index]
+
+
+def _begins_like(items: list[Json], known: list[Json]) -> bool:
+    """Whether a list begins with all elements of a known one: one comparison in C, by identity where texts are shared."""
+    return len(known) <= len(items) and items[0] == known[0] and items[: len(known)] == known
+
+
+def _by_index(paths: list[str]) -> dict[int, tuple[str, ...]]:
+    dirty: dict[int, tuple[str, ...]] = {}
+    for path in paths:
+        index = int(path[1 : path.index("]")])
+        dirty[index] = (*dirty.get(index, ()), path)
+    return dirty
+
+
+def _dumps_like(value: Json, spaced: bool) -> str:
+    import json
+
+    separators = None if spaced else (",", ":")
+    return json.dumps(value, ensure_ascii=False, separators=separators)
