@@ -21,8 +21,9 @@ Which events a call writes (all share the call's `call_id`):
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
+from operator import attrgetter
 from typing import Any, Literal, cast, get_args
 
 from agentloupe.call import NO_ATTRS, Attrs, Kind, Nothing, Source
@@ -172,10 +173,7 @@ class Draft:
     def envelope(self, run_id: str, sequence: int) -> dict[str, Json]:
         """The fields that are sealed: everything that is set, plus `run_id` and `sequence`."""
         sealed: dict[str, Json] = {"run_id": run_id, "sequence": sequence}
-        for name in _DRAFT_FIELDS:
-            value = getattr(self, name)
-            if value is not None and name not in _MAPPINGS:
-                sealed[name] = value
+        sealed.update((name, value) for name, value in zip(_PLAIN, _plain(self), strict=True) if value is not None)
         if self.attrs:
             sealed["attrs"] = dict(self.attrs)
         if self.bodies:
@@ -190,6 +188,8 @@ class Draft:
 
 _MAPPINGS = frozenset({"attrs", "bodies"})
 _DRAFT_FIELDS: tuple[str, ...] = tuple(f.name for f in fields(Draft))
+_PLAIN: tuple[str, ...] = tuple(name for name in _DRAFT_FIELDS if name not in _MAPPINGS)
+_plain = cast("Callable[[Draft], tuple[Json, ...]]", attrgetter(*_PLAIN))
 _KNOWN: frozenset[str] = frozenset((*_DRAFT_FIELDS, "run_id", "sequence"))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -70,29 +70,29 @@ def put(conn: Connection, bodies: Sequence[Prepared]) -> None:
 
 
 def link(
-    conn: Connection, rid: int, digests: Iterable[str], known: set[str], refs: Mapping[str, Sequence[str]]
+    conn: Connection, rid: int, digests: Collection[str], known: set[str], refs: Mapping[str, Sequence[str]]
 ) -> set[str]:
     """Notes that a run needs these bodies, and whatever they need. Returns the digests that are linked now.
 
     What the run is known to need already is not looked at again, so the work grows with what is new. `refs` saves
     reading bodies that are at hand. Bodies that are not there (deleted ones, of a copied prefix) are passed over.
     """
-    linked: set[str] = set()
-    todo = [d for d in digests if d not in known]
+    at_hand = [d for d in digests if d in refs and d not in known]
+    conn.executemany(_LINK, [(rid, bytes.fromhex(d)) for d in at_hand])
+    linked = set(at_hand)
+    todo = [d for d in digests if d not in refs]
+    todo.extend(ref for d in at_hand for ref in refs[d])
     while todo:
         digest = todo.pop()
         if digest in linked or digest in known:
             continue
-        done = conn.execute(
-            "INSERT INTO run_bodies(rid, bid) SELECT ?, bid FROM bodies WHERE digest = ? ON CONFLICT DO NOTHING",
-            (rid, bytes.fromhex(digest)),
-        )
         linked.add(digest)
-        if digest in refs:
-            todo.extend(refs[digest])
-        elif done.rowcount:
+        if conn.execute(_LINK, (rid, bytes.fromhex(digest))).rowcount:
             todo.extend(_needs(conn, digest))
     return linked
+
+
+_LINK = "INSERT INTO run_bodies(rid, bid) SELECT ?, bid FROM bodies WHERE digest = ? ON CONFLICT DO NOTHING"
 
 
 def _needs(conn: Connection, digest: str) -> tuple[str, ...]:
