@@ -47,7 +47,9 @@ class Pair:
 
     def __str__(self) -> str:
         arguments = parse_arguments(self.raw if isinstance(self.raw, str | dict) else None).parsed or {}
-        shown = ", ".join(f"{name}={value if isinstance(value, str) else dumps(value).decode()}" for name, value in arguments.items())
+        shown = ", ".join(
+            f"{name}={value if isinstance(value, str) else dumps(value).decode()}" for name, value in arguments.items()
+        )
         return f"{self.name} {shown}".rstrip()
 
 
@@ -122,7 +124,9 @@ def cautions(original: Mapping[str, Json], request: Mapping[str, Json], edits: S
     found += _about_model(original, request)
     removed = {name.decode() for name in _PLACEHOLDER.findall(dumps(dict(request)))}
     if removed:
-        found.append(f"the recording holds placeholders of removed secrets ({', '.join(sorted(removed))}): the model sees the placeholders")
+        found.append(
+            f"the recording holds placeholders of removed secrets ({', '.join(sorted(removed))}): the model sees the placeholders"
+        )
     if any(request.get(name) is not None for name in ("previous_response_id", "conversation")):
         found.append("the provider holds part of this conversation (server_held): what it remembers may have changed")
     return found
@@ -140,7 +144,9 @@ def _about_history(history: History) -> Iterator[str]:
 
 
 def _is_signed(part: Json) -> bool:
-    return isinstance(part, dict) and (part.get("type") == "redacted_thinking" or "signature" in part or "thought_signature" in part)
+    return isinstance(part, dict) and (
+        part.get("type") == "redacted_thinking" or "signature" in part or "thought_signature" in part
+    )
 
 
 def _signed(message: Json) -> list[Json]:
@@ -167,7 +173,11 @@ def _about_thinking(original: Mapping[str, Json], request: Mapping[str, Json], e
 
 def _about_model(original: Mapping[str, Json], request: Mapping[str, Json]) -> Iterator[str]:
     model = request.get("model")
-    if not isinstance(model, str) or model == original.get("model") or not _REASONING_MODEL.match(model.rpartition("/")[2]):
+    if (
+        not isinstance(model, str)
+        or model == original.get("model")
+        or not _REASONING_MODEL.match(model.rpartition("/")[2])
+    ):
         return
     for name, advice in _UNSUPPORTED.items():
         if request.get(name) is not None:

@@ -74,14 +74,18 @@ class Edit:
         return {"path": show_path(self.path), "op": self.op, "value": self.value}
 
 
-def apply_edits(request: Mapping[str, Json], edits: Sequence[Edit]) -> tuple[dict[str, Json], tuple[Edit, ...]]:
+def apply_edits(
+    request: Mapping[str, Json], edits: Sequence[Edit], seen: Json | Absent = ABSENT
+) -> tuple[dict[str, Json], tuple[Edit, ...]]:
     """The request with every edit that fits it, and those edits.
+
+    `seen` is what the guards look at where that is not the request itself (the request without its secrets).
 
     All guards are looked at before anything is changed. Sets come first, then inserts and removals from the back, so
     that every index means the recorded list.
     """
     whole: Json = dict(request)
-    fitting = [edit for edit in edits if edit.fits(whole)]
+    fitting = [edit for edit in edits if edit.fits(whole if isinstance(seen, Absent) else seen)]
     for edit in sorted(fitting, key=_turn):
         whole = _changed(whole, edit.path, edit)
     return cast("dict[str, Json]", whole), tuple(fitting)

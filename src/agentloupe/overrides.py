@@ -105,20 +105,74 @@ _ALIASES: Mapping[str, tuple[str, ...]] = {
 _MAX_TOKENS: Mapping[Form, int] = {"chat": 0, "anthropic": 0, "responses": 2, "gemini": 3}
 
 KNOWN_FIELDS = frozenset(
-    "model messages tools tool_choice temperature top_p top_k seed stop max_tokens max_completion_tokens n stream "
-    "stream_options response_format presence_penalty frequency_penalty logit_bias logprobs top_logprobs user metadata "
-    "store parallel_tool_calls service_tier reasoning_effort verbosity modalities audio prediction functions "
-    "function_call system thinking stop_sequences input instructions max_output_tokens reasoning text truncation include "
-    "previous_response_id contents systemInstruction generationConfig safetySettings toolConfig min_p repetition_penalty "
-    "prompt_cache_key safety_identifier chat_template_kwargs enable_thinking web_search_options extra_body".split()
+    [
+        "model",
+        "messages",
+        "tools",
+        "tool_choice",
+        "temperature",
+        "top_p",
+        "top_k",
+        "seed",
+        "stop",
+        "max_tokens",
+        "max_completion_tokens",
+        "n",
+        "stream",
+        "stream_options",
+        "response_format",
+        "presence_penalty",
+        "frequency_penalty",
+        "logit_bias",
+        "logprobs",
+        "top_logprobs",
+        "user",
+        "metadata",
+        "store",
+        "parallel_tool_calls",
+        "service_tier",
+        "reasoning_effort",
+        "verbosity",
+        "modalities",
+        "audio",
+        "prediction",
+        "functions",
+        "function_call",
+        "system",
+        "thinking",
+        "stop_sequences",
+        "input",
+        "instructions",
+        "max_output_tokens",
+        "reasoning",
+        "text",
+        "truncation",
+        "include",
+        "previous_response_id",
+        "contents",
+        "systemInstruction",
+        "generationConfig",
+        "safetySettings",
+        "toolConfig",
+        "min_p",
+        "repetition_penalty",
+        "prompt_cache_key",
+        "safety_identifier",
+        "chat_template_kwargs",
+        "enable_thinking",
+        "web_search_options",
+        "extra_body",
+    ]
 )
 """Top-level fields of requests that may be set without having been recorded; others are given as `extra`."""
 
 
 def form_of(request: Mapping[str, Json], provider: str | None = None) -> Form:
-    """Which provider's form a request has: `contents` is Gemini's; `input` without `messages` the Responses form;
-    `system` or `anthropic_version` beside `messages` Anthropic's (or its provider says so); anything else is a chat
-    completion."""
+    """Which provider's form a request has, by its fields.
+
+    `contents` is Gemini's; `input` without `messages` the Responses form; `system` or `anthropic_version` beside
+    `messages` Anthropic's (or its provider says so); anything else is a chat completion.
+    """
     if "contents" in request:
         return "gemini"
     if "messages" not in request and ("input" in request or "instructions" in request):
@@ -237,7 +291,9 @@ def _tool_edits(edits: Sequence[ToolEdit], request: Mapping[str, Json], form: Fo
             tools.append(edit.definition)
         elif at is None:
             close = nearest(edit.name, [name for name in map(tool_name, tools) if name])
-            raise UsageError(f"the request has no tool {edit.name!r}", hint=f"did you mean {close!r}?" if close else None)
+            raise UsageError(
+                f"the request has no tool {edit.name!r}", hint=f"did you mean {close!r}?" if close else None
+            )
         elif edit.op == "remove":
             del tools[at]
         else:
@@ -328,7 +384,11 @@ def apply_to_request(request: Mapping[str, Json], overrides: Overrides, form: Fo
     further = further_instructions(request)
     if overrides.system_prompt is not None and further:
         places = ", ".join(str(i) for i in further)
-        plural = "messages {} are further instructions that stay" if len(further) > 1 else "message {} is a further instruction that stays"
+        plural = (
+            "messages {} are further instructions that stay"
+            if len(further) > 1
+            else "message {} is a further instruction that stays"
+        )
         notes = (plural.format(places),)
     return Applied(changed, applied, notes)
 
@@ -379,7 +439,9 @@ def overrides_from_json(value: Mapping[str, Json]) -> Overrides:
     for name in value:
         if name not in known:
             close = nearest(name, known)
-            raise UsageError(f"unknown override {name!r}", hint=f"did you mean {close!r}?" if close else "see the guide on forks")
+            raise UsageError(
+                f"unknown override {name!r}", hint=f"did you mean {close!r}?" if close else "see the guide on forks"
+            )
     given: dict[str, Any] = {name: v for name, v in value.items() if v is not None}
     try:
         if "messages" in given:

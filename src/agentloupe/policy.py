@@ -84,7 +84,6 @@ class Allow:
     read: bool = False
 
 
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
     """The rules of one fork.
@@ -172,13 +171,14 @@ def check_live(tool: str, effect: Effect, entry: Allow | None) -> None:
 
 def stated_effect(function: ToolFunction | None) -> Effect | None:
     """The effect that a decorated tool states, or `None` for a plain function."""
-    effect = getattr(function, "__loupe_effect__", None)
+    effect = getattr(getattr(function, "__loupe_tool__", None), "effect", None)
     return effect if effect in ("pure", "read", "write") else None
 
 
 def parse_tool(text: str) -> tuple[str, ToolRule]:
-    """Reads `NAME=POLICY` of the command line: `cassette`, `live`, `human`, `stub` (null) or `stub:JSON`,
-    `sandbox:MODULE:FUNCTION`.
+    """Reads `NAME=POLICY` of the command line.
+
+    Policies are `cassette`, `live`, `human`, `stub` (answers null), `stub:JSON` and `sandbox:MODULE:FUNCTION`.
 
     Raises:
         UsageError: not of this form.
@@ -218,7 +218,9 @@ def parse_live(names: Sequence[str], reasons: Sequence[str]) -> dict[str, Allow]
         UsageError: reasons are missing, or more than names.
     """
     if names and len(reasons) not in (1, len(names)):
-        raise UsageError(f"{len(names)} --live, but {len(reasons)} --reason", hint="each tool that may run live needs a reason")
+        raise UsageError(
+            f"{len(names)} --live, but {len(reasons)} --reason", hint="each tool that may run live needs a reason"
+        )
     if reasons and not names:
         raise UsageError("--reason belongs to --live NAME")
     found: dict[str, Allow] = {}

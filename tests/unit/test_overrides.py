@@ -152,7 +152,9 @@ def undo(edit: Edit) -> Edit:
 
 
 def test_what_is_that_way_already_is_no_change():
-    overrides = Overrides(temperature=0.2, model="small-1", system_prompt="Be brief.", extra={"x_vendor": {"keep": [1, None]}})
+    overrides = Overrides(
+        temperature=0.2, model="small-1", system_prompt="Be brief.", extra={"x_vendor": {"keep": [1, None]}}
+    )
     applied = apply_to_request(chat(), overrides)
     assert applied.changes == []
     assert applied.request == chat()
@@ -242,7 +244,9 @@ def later(request: dict[str, Any]) -> dict[str, Any]:
 
 def test_the_same_edits_fit_later_requests_of_the_same_agent():
     edits = compile_overrides(
-        Overrides(system_prompt="X", temperature=0.5, messages=(MessageEdit(3, "insert", {"role": "user", "content": "!"}),)),
+        Overrides(
+            system_prompt="X", temperature=0.5, messages=(MessageEdit(3, "insert", {"role": "user", "content": "!"}),)
+        ),
         chat(),
     )
     request, applied = apply_edits(later(chat()), edits)
@@ -318,7 +322,12 @@ def test_set_refuses_what_is_no_path_and_value(text: str):
 
 def test_overrides_from_json_and_unknown_names():
     overrides = overrides_from_json(
-        {"system_prompt": "", "temperature": None, "messages": [{"index": 1, "op": "remove"}], "set_paths": [["a.b", 1]]}
+        {
+            "system_prompt": "",
+            "temperature": None,
+            "messages": [{"index": 1, "op": "remove"}],
+            "set_paths": [["a.b", 1]],
+        }
     )
     assert overrides == Overrides(system_prompt="", messages=(MessageEdit(1, "remove"),), set_paths=(("a.b", 1),))
     with pytest.raises(UsageError, match="unknown override 'temprature'.*temperature"):
