@@ -17,9 +17,9 @@ from agentloupe.edits import show_path
 from agentloupe.errors import LoupeError
 from agentloupe.pack import Packer
 from agentloupe.report import Candidate, Divergence, DivergenceKind, Side
-from agentloupe.tape import RecordedCall, Tape
+from agentloupe.tape import RecordedCall, Tape, outer_of
 
-__all__ = ["Explainer", "agreed_with", "digest_of", "first_sequence_after"]
+__all__ = ["Explainer", "agreed_with", "digest_of", "end_of"]
 
 _NEAR: Final = 3
 
@@ -46,9 +46,13 @@ def agreed_with(tape: Tape, last: RecordedCall | None) -> tuple[int, str, str]:
     return last.last_seq, last.closing or last.latest, last.name
 
 
-def first_sequence_after(tape: Tape) -> int:
-    """One more than the last sequence of the tape."""
-    return tape.recording.events[-1].sequence + 1
+def end_of(tape: Tape, lane: str) -> int:
+    """The event at which a lane ends: of the run, or of the call around it; one more than the last event if there is none."""
+    around = outer_of(lane)
+    outer = tape.call(around) if around is not None else None
+    if outer is not None and outer.closing is not None:
+        return outer.last_seq
+    return tape.finished.sequence if tape.finished is not None else tape.recording.events[-1].sequence + 1
 
 
 class Explainer:
@@ -93,7 +97,7 @@ class Explainer:
         hints = hints_for(call.kind, changes, recorded) if kind == "input_changed" else ()
         return Divergence(
             kind=kind,
-            sequence=expected.first_seq if expected else first_sequence_after(self.tape),
+            sequence=expected.first_seq if expected else end_of(self.tape, where.lane),
             lane=where.lane,
             n=where.n,
             step=self.step_of(expected) if expected else None,
@@ -178,7 +182,7 @@ class Explainer:
         """A real call past the boundary."""
         return Divergence(
             kind="leak",
-            sequence=expected.first_seq if expected else first_sequence_after(self.tape),
+            sequence=expected.first_seq if expected else end_of(self.tape, "0"),
             step=self.step_of(expected) if expected else None,
             expected=self.side_of(expected) if expected else None,
             caller=caller,

@@ -28,7 +28,7 @@ __all__ = ["OPENERS", "Launch", "command", "main", "write_spec"]
 
 OPENERS: dict[str, str] = {
     "record": "agentloupe.launch:record_launch",
-    "replay": "agentloupe.replaying:replay_launch",
+    "replay": "agentloupe.isolated:replay_launch",
     "fork": "agentloupe.forking:fork_launch",
 }
 """Verb -> `module:function`; the function takes the spec and gives a `Launch`."""

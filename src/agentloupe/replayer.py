@@ -79,7 +79,7 @@ class Settings:
         rules: their digest.
         expected: differences that a fix is meant to make.
         until_failure: stop at the recorded failure; a function is called there with `Reached`, in the caller's frames.
-        gave_up: called once when the program does not stop after the stop signal.
+        stopped: called once when the program is told to stop. gave_up: called once when it does not.
         isolation: how the way out is shut, for the report.
         not_covered: what cannot be watched, for the report.
     """
@@ -89,6 +89,7 @@ class Settings:
     rules: str | None = None
     expected: Sequence[Expected] = ()
     until_failure: bool | Callable[[Reached], None] = False
+    stopped: Callable[[], None] = _nothing
     gave_up: Callable[[], None] = _nothing
     isolation: str = "in process"
     not_covered: tuple[str, ...] = NOT_OBSERVED
@@ -606,6 +607,8 @@ class Replayer:
         if verdict == "diverged" and not self._ended:
             self._levels["flow"] = False
         self._stop = ReplayMismatch(found.headline(), kind=found.kind, sequence=found.sequence)
+        if not self._ended:
+            self.settings.stopped()
 
     def _expected_stop(self) -> NoReturn:
         """An expected call that nothing was recorded for: there is nothing to go on with, and nothing wrong."""

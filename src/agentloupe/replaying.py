@@ -17,14 +17,16 @@ import inspect
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import Any, cast
 
 from agentloupe import __version__, codecs
-from agentloupe.ambient import opening_with
+from agentloupe.ambient import caller, opening_with
 from agentloupe.api import open_store, resolve
 from agentloupe.canonical import Json
+from agentloupe.difference import shown
 from agentloupe.errors import Damaged, LoupeError, NotRebuildable, ReplayMismatch, ReplayRefused, VersionUnknown
 from agentloupe.expectations import Expected, read_expected
 from agentloupe.guard import placeholder_keys, sealed_off
@@ -38,7 +40,18 @@ from agentloupe.report import LEVELS, Divergence, Level, ReplayReport
 from agentloupe.seal import check_chain
 from agentloupe.tape import Tape, read_tape
 
-__all__ = ["Agent", "Wishes", "agent_named", "open_tape", "replay", "replayer_for", "run_replayed"]
+__all__ = [
+    "Agent",
+    "Wishes",
+    "agent_for",
+    "agent_named",
+    "debug_here",
+    "open_run",
+    "open_tape",
+    "replay",
+    "replayer_for",
+    "run_replayed",
+]
 
 Agent = Callable[..., Any]
 UntilFailure = bool | Callable[[Reached], None]
@@ -57,14 +70,17 @@ class Wishes:
         level: how much must agree: `flow`, `state` or `content`.
         expect: expected differences, or the file that lists them.
         until_failure: stop where the recording failed; a function is called there (see `replayer.Reached`).
-        isolation: how the way out is shut, for the report; `None`: by the hook in this process.
-        gave_up: called when the program does not stop.
+        isolation: how the way out is shut, for the report.
+        unseen: what the chosen isolation cannot see, for the report.
+        stopped: called when the replay has stopped the program. gave_up: called when it does not stop.
     """
 
     level: Level = "content"
     expect: ExpectedDifferences | None = None
     until_failure: UntilFailure = False
-    isolation: str | None = None
+    isolation: str = _IN_PROCESS
+    unseen: tuple[str, ...] = (_NATIVE,)
+    stopped: Callable[[], None] | None = None
     gave_up: Callable[[], None] | None = None
 
 
@@ -319,19 +335,22 @@ def replayer_for(tape: Tape, wishes: Wishes) -> Replayer:
     if wishes.until_failure and not _failed(tape):
         raise _refused(tape, "no_failure", "it does not end in a failure", "leave --until-failure out")
     rules = rules_in(tape)
-    isolation = wishes.isolation or _IN_PROCESS
     settings = Settings(
         level=wishes.level,
         scrub=lambda value: scrub(value, rules).value,
         rules=rules.digest,
         expected=read_expected(wishes.expect) if wishes.expect is not None else (),
         until_failure=wishes.until_failure,
-        isolation=isolation,
-        not_covered=NOT_OBSERVED if wishes.isolation else (*NOT_OBSERVED, _NATIVE),
+        isolation=wishes.isolation,
+        not_covered=(*NOT_OBSERVED, *wishes.unseen),
+        stopped=wishes.stopped or _nothing,
+        gave_up=wishes.gave_up or _nothing,
     )
-    if wishes.gave_up is not None:
-        settings = replace(settings, gave_up=wishes.gave_up)
     return Replayer(tape, settings)
+
+
+def _nothing() -> None:
+    return None
 
 
 def rules_in(tape: Tape) -> Rules:
@@ -359,10 +378,10 @@ def _failed(tape: Tape) -> bool:
     return status in ("error", "cancelled") or last in ("error", "cancelled")
 
 
-def run_replayed(tape: Tape, agent: Agent, wishes: Wishes) -> ReplayReport:
+def run_replayed(tape: Tape, agent: Agent, wishes: Wishes, replayer: Replayer | None = None) -> ReplayReport:
     """Runs the agent against the tape, in this process, with the way out shut."""
     try:
-        replayer = replayer_for(tape, wishes)
+        replayer = replayer or replayer_for(tape, wishes)
         args, kwargs = arguments_of(tape)
     except (Damaged, VersionUnknown, NotRebuildable) as wrong:
         return unreadable(tape.recording.run_id, wrong, wishes, events=len(tape.recording.events))
@@ -412,3 +431,29 @@ def _to_the_end(awaitable: Awaitable[object]) -> None:
     thread.join()
     if outcome:
         raise outcome[0]
+
+
+# --- a debugger at the recorded failure -------------------------------------------------------------------------------
+
+
+def debug_here(reached: Reached) -> None:
+    """Opens a debugger in the user's frame whose call failed when it was recorded; for `until_failure`."""
+    import pdb  # noqa: T100  # that is what was asked for
+
+    frame = _user_frame()
+    sys.stderr.write(
+        f"{reached.recorded.kind} {shown(reached.recorded.name)} failed here with {type(reached.error).__name__}\n"
+    )
+    debugger = pdb.Pdb()
+    debugger.reset()
+    debugger.interaction(frame, None)
+
+
+def _user_frame() -> FrameType | None:
+    line = caller()
+    frame: FrameType | None = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]  # the documented way to one's own stack
+    while frame is not None and line is not None:
+        if (frame.f_code.co_filename, frame.f_lineno) == (line.file, line.line):
+            return frame
+        frame = frame.f_back
+    return None
