@@ -20,13 +20,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from itertools import islice
 from math import isfinite
 from typing import Final, Protocol
 
 import orjson
 
-from agentloupe.jsontext import PLAIN, Json, dumps, list_text, loads, nonfinite_text, tree_types, write
+from agentloupe.jsontext import PLAIN, Json, dumps, list_text, loads, nonfinite_text, stands_for, tree_types, write
 
 __all__ = [
     "FORM",
@@ -176,10 +175,10 @@ class _Hash(Protocol):
 class _Known:
     """A list that was digested before: its text without the closing bracket, and the hash so far."""
 
-    __slots__ = ("count", "hash", "hex", "open_text")
+    __slots__ = ("count", "hash", "hex", "inside")
 
-    def __init__(self, open_text: bytes, count: int, state: _Hash) -> None:
-        self.open_text = open_text
+    def __init__(self, inside: bytes, count: int, state: _Hash) -> None:
+        self.inside = inside
         self.count = count
         self.hash = state
         self.hex = state.hexdigest()
@@ -203,15 +202,14 @@ class _ListDigests:
         text = list_text(items)
         if text is None or len(text) > self.BYTES:
             return self._extend(hashlib.sha256(), items).hexdigest()
-        inside = text[:-1]
-        before = next((k for k in self.known if inside.startswith(k.open_text) and _ends(inside, k)), None)
+        before = next((k for k in self.known if _begins(text, k)), None)
         if before is not None and before.count == len(items):
             return before.hex
-        if before is None:
-            state = self._one_by_one(items)
-        else:
-            state = self._extend(before.hash.copy(), islice(items, before.count, None))
-        found = _Known(inside, len(items), state)
+        new = items if before is None else items[before.count :]
+        if not stands_for(text, 0 if before is None else len(before.inside), new):
+            return self._extend(hashlib.sha256(), items).hexdigest()
+        state = self._one_by_one(items) if before is None else self._extend(before.hash.copy(), new)
+        found = _Known(text[:-1], len(items), state)
         self.known = (found, *(k for k in self.known if k is not before))[: self.LISTS]
         return found.hex
 
@@ -237,10 +235,9 @@ class _ListDigests:
         return state
 
 
-def _ends(inside: bytes, known: _Known) -> bool:
-    """Whether the known list's text, found at the beginning of another, ends there at the end of an element."""
-    end = len(known.open_text)
-    return known.count > 0 and (len(inside) == end or inside[end] == 0x2C)
+def _begins(text: bytes, known: _Known) -> bool:
+    """Whether a list's text begins with all elements of a known, non-empty list."""
+    return text.startswith(known.inside) and text[len(known.inside)] in b",]" and known.count > 0
 
 
 _lists = _ListDigests()

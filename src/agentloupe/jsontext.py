@@ -27,6 +27,7 @@ __all__ = [
     "loads",
     "nonfinite_text",
     "quoted",
+    "stands_for",
     "tree_types",
     "write",
 ]
@@ -137,18 +138,19 @@ def dumps(value: Json) -> bytes:
 
 
 def list_text(items: list[Json]) -> bytes | None:
-    """The text of a list by orjson alone, at its full speed, or `None` where that is not its exact text.
+    """The text of a list by orjson alone, at its full speed; `None` where orjson cannot write it.
 
-    Trusts the type: what orjson refuses or would silently write as something else is looked for only as far as a
-    `Json` can hold it (a non-finite float is written as `null`).
+    It is the exact text except that a non-finite float looks like `null`: `stands_for` tells.
     """
     try:
-        text = orjson.dumps(items, option=_NO_FOREIGN)
+        return orjson.dumps(items, option=_NO_FOREIGN)
     except TypeError:
         return None
-    if b"null" in text and tree_types(items, _all_finite) is None:
-        return None
-    return text
+
+
+def stands_for(text: bytes, start: int, items: list[Json]) -> bool:
+    """Whether a text by `list_text`, from `start` on, stands for exactly these last items of the list."""
+    return text.find(b"null", start) < 0 or tree_types(items, _all_finite) is not None
 
 
 _NO_FOREIGN = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
@@ -181,8 +183,10 @@ _SURROGATES = re.compile("[\ud800-\udbff][\udc00-\udfff]|[\ud800-\udfff]")
 
 def quoted(text: str) -> str:
     """A JSON string with the fewest escapes; lone surrogates as escapes in lower case, pairs joined."""
-    plain = json.dumps(text, ensure_ascii=False)
-    return plain if plain.isascii() else _SURROGATES.sub(_mend, plain)
+    try:
+        return orjson.dumps(text).decode()
+    except TypeError:
+        return _SURROGATES.sub(_mend, json.dumps(text, ensure_ascii=False))
 
 
 def _mend(found: re.Match[str]) -> str:

@@ -19,11 +19,10 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from agentloupe.canonical import SHARED_LISTS, Json, digest_bytes, dumps, loads
-from agentloupe.jsontext import list_text, quoted
+from agentloupe.jsontext import list_text, quoted, stands_for
 
 __all__ = ["APART", "MARKS", "Body", "Packed", "Packer", "needs", "unpack"]
 
@@ -41,7 +40,7 @@ _UNPACK_BYTES = 1 << 30  # of text read for one value: a small hostile file can 
 
 _MARK = re.compile(rb'\{"\$(?:ref|list|esc)":')
 _REF = re.compile(rb'\{"\$ref":"([0-9a-f]{64})"\}')
-_HEAD = re.compile(rb'\{"\$list":\{"base":"([0-9a-f]{64})","near":\[([^\]]*)\],')
+_LIST = b'{"$list":{'
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +88,9 @@ class _Known:
         self._texts = texts
         self._at: dict[bytes, list[int]] | None = None
 
-    def begins(self, inside: bytes) -> bool:
+    def begins(self, text: bytes) -> bool:
         """Whether another list's text begins with all items of this one."""
-        end = len(self.inside)
-        return inside.startswith(self.inside) and (len(inside) == end or inside[end] == 0x2C)
+        return text.startswith(self.inside) and text[len(self.inside)] in b",]"
 
     @property
     def texts(self) -> list[bytes]:
@@ -140,8 +138,9 @@ class Packer:
 
         Returns the value. Raises like `unpack`. Its bodies count as given out.
         """
-        texts = _fetch(digest, get)
-        value = _Rebuild(texts).value(digest)
+        bodies = _fetch(digest, get)
+        value = bodies.value(digest)
+        texts = bodies.texts
         self._given.update(texts)
         root = loads(texts[digest])
         if isinstance(root, dict) and isinstance(value, dict):
@@ -151,13 +150,14 @@ class Packer:
                     self._put(name, _Known(dumps(items)[:-1], len(items), _chain(of, texts)), None)
         return value
 
-    # --- values
+    # --- values ---
 
-    def _body(self, text: bytes) -> str:
+    def _body(self, text: bytes, base: str | None = None) -> str:
         digest = digest_bytes(text)
         if digest not in self._given:
             self._given.add(digest)
-            self._new.append(Body(digest, text, _needs(text)))
+            found = dict.fromkeys(_references(text))
+            self._new.append(Body(digest, text, tuple(found) if base is None else (base, *found)))
         return digest
 
     def _part(self, value: Json, level: int, text: bytes | None = None, *, escape: bool = True) -> bytes:
@@ -168,7 +168,7 @@ class Packer:
 
     def _inner(self, value: Json, text: bytes, level: int, *, escape: bool = True) -> bytes:
         """A value's text in which what is long is a reference. `text` is its plain text."""
-        if escape and b'{"$' in text and _MARK.search(text):
+        if escape and b"$" in text and _MARK.search(text):
             value = _escaped(value)
             text = dumps(value)
         if len(text) <= APART or level == 0:
@@ -181,7 +181,7 @@ class Packer:
             return b"[%s]" % b",".join(self._part(v, level - 1, escape=False) for v in value)
         return text
 
-    # --- lists that grow
+    # --- lists that grow ---
 
     def _request(self, value: dict[str, Json]) -> bytes:
         members = [
@@ -196,20 +196,21 @@ class Packer:
 
     def _list(self, name: str, items: list[Json]) -> bytes:
         text = list_text(items)
-        if text is None:
-            text = dumps(items)
+        known = self._known.get(name, [])
+        before = None if text is None else next((k for k in known if k.begins(text)), None)
+        if text is None or not stands_for(
+            text, len(before.inside) if before else 0, items[before.count if before else 0 :]
+        ):
+            text, before = dumps(items), None
         if len(text) <= _SMALL_LIST:
             return self._inner(items, text, _LEVELS)
-        inside = text[:-1]
-        known = self._known.get(name, [])
-        before = next((k for k in known if k.begins(inside)), None)
         if before is None:
-            made, before = self._by_difference(inside, items, known)
+            made, before = self._by_difference(text[:-1], items, known)
         elif before.count == len(items):
             made = before
         else:
-            new = [self._part(item, _LEVELS) for item in islice(items, before.count, None)]
-            made = self._continue(before, before.count, new, inside, len(items))
+            new = [self._part(item, _LEVELS) for item in items[before.count :]]
+            made = self._continue(before, before.count, new, text[:-1], len(items))
         self._put(name, made, before)
         return b'{"$ref":"%s"}' % made.link.digest.encode()
 
@@ -233,7 +234,7 @@ class Packer:
         depth = base.depth + 1
         near = b",".join(b'"%s"' % link.digest.encode() for link in _near(base, depth))
         text = b'{"$list":{"base":"%s","near":[%s],"parts":[%s]}}' % (base.digest.encode(), near, parts)
-        return _Link(self._body(text), base, take, depth)
+        return _Link(self._body(text, base.digest), base, take, depth)
 
     def _whole(self, inside: bytes, items: list[Json], texts: list[bytes]) -> _Known:
         parts = [self._part(item, _LEVELS, text) for item, text in zip(items, texts, strict=True)]
@@ -306,14 +307,14 @@ def _near(base: _Link, depth: int) -> Iterator[_Link]:
 
 def _chain(digest: str, texts: Mapping[str, bytes]) -> _Link:
     """The chain of lists that begins at a body."""
-    told: list[tuple[str, int]] = []
-    while (head := _HEAD.match(texts[digest])) is not None:
-        node = cast("dict[str, list[list[int]]]", cast("dict[str, Json]", loads(texts[digest]))["$list"])
-        parts = node["parts"]
-        told.append((digest, parts[0][1] if len(parts) == 2 and parts[0][0] == 0 else -1))
-        digest = head.group(1).decode()
+    names: list[tuple[str, int]] = []
+    while texts[digest].startswith(_LIST):
+        told = _told_in(loads(texts[digest]))
+        first = cast("list[int]", told.parts[0])
+        names.append((digest, first[1] if len(told.parts) == 2 and first[0] == 0 else -1))
+        digest = told.base
     link = _Link(digest, None, -1, 0)
-    for name, take in reversed(told):
+    for name, take in reversed(names):
         link = _Link(name, link, take, link.depth + 1)
     return link
 
@@ -328,37 +329,31 @@ def _is_mark(value: Mapping[str, object]) -> bool:
 def _escaped(value: Json) -> Json:
     """A copy in which every object that looks like a mark is wrapped."""
     box: list[Json] = [value]
-    todo: list[tuple[dict[str, Json] | list[Json], str | int]] = [(box, 0)]
+    todo: list[tuple[Any, Any]] = [(box, 0)]  # a copied container, and a key of it whose value is still the original
     while todo:
         holder, key = todo.pop()
-        item = holder[key]  # type: ignore[index]  # key fits its holder
+        item: Json = holder[key]
         if isinstance(item, dict):
-            made: dict[str, Json] | list[Json] = dict(item)
-            holder[key] = {"$esc": made} if _is_mark(item) else made  # type: ignore[index]
-            todo.extend((made, k) for k, v in item.items() if isinstance(v, dict | list))
+            named = dict(item)
+            holder[key] = {"$esc": named} if _is_mark(item) else named
+            todo.extend((named, k) for k, v in item.items() if isinstance(v, dict | list))
         elif isinstance(item, list):
-            made = list(item)
-            holder[key] = made  # type: ignore[index]
-            todo.extend((made, i) for i, v in enumerate(item) if isinstance(v, dict | list))
+            listed = list(item)
+            holder[key] = listed
+            todo.extend((listed, i) for i, v in enumerate(item) if isinstance(v, dict | list))
     return box[0]
-
-
-def _needs(text: bytes) -> tuple[str, ...]:
-    """Digests of the bodies that a body names and cannot be read without."""
-    found = _references(text)
-    head = _HEAD.match(text)
-    if head is not None:
-        found = [head.group(1).decode(), *found]
-    return tuple(dict.fromkeys(found))
 
 
 def needs(data: bytes) -> tuple[str, ...]:
     """Digests of the bodies without which stored bytes of another one cannot be read (the next ones only)."""
-    return _needs(data)
+    found = _references(data)
+    if data.startswith(_LIST):
+        found.insert(0, _told_in(loads(data)).base)
+    return tuple(dict.fromkeys(found))
 
 
 def _references(text: bytes) -> list[str]:
-    if b'{"$ref":"' not in text:
+    if b"$" not in text or b'{"$ref":"' not in text:
         return []
     if b'{"$esc":' not in text:
         return [found.decode() for found in _REF.findall(text)]
@@ -394,12 +389,12 @@ def unpack(digest: str, get: Callable[[Sequence[str]], Mapping[str, bytes]]) -> 
         KeyError: a body is missing; its argument is the digest.
         ValueError: a body is not what a packer writes, or the value is larger than 1 GiB of text.
     """
-    return _Rebuild(_fetch(digest, get)).value(digest)
+    return _fetch(digest, get).value(digest)
 
 
-def _fetch(digest: str, get: Callable[[Sequence[str]], Mapping[str, bytes]]) -> dict[str, bytes]:
+def _fetch(digest: str, get: Callable[[Sequence[str]], Mapping[str, bytes]]) -> _Bodies:
     """All bodies that are needed, in rounds; within a round every digest once."""
-    texts: dict[str, bytes] = {}
+    bodies = _Bodies()
     wanted: dict[str, bool] = {digest: True}
     while wanted:
         found = get(list(wanted))
@@ -407,24 +402,54 @@ def _fetch(digest: str, get: Callable[[Sequence[str]], Mapping[str, bytes]]) -> 
         for name, needed in wanted.items():
             text = found.get(name)
             if text is not None:
-                texts[name] = text
-                head = _HEAD.match(text)
-                if head is not None and head.group(2):
-                    ahead.update(dict.fromkeys(head.group(2).decode().replace('"', "").split(","), False))
-                ahead.update(dict.fromkeys(_needs(text), True))
+                bodies.add(name, text, ahead)
             elif needed:
                 raise KeyError(name)
-        wanted = {name: needed for name, needed in ahead.items() if name not in texts}
-    return texts
+        wanted = {name: needed for name, needed in ahead.items() if name not in bodies.texts}
+    return bodies
 
 
-class _Rebuild:
-    """Puts values together again. No recursion; every reference is read anew, so nothing is shared by accident."""
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What stands behind `$list`."""
 
-    def __init__(self, texts: Mapping[str, bytes]) -> None:
-        self.texts = texts
+    base: str
+    near: list[str]
+    parts: list[Json]
+
+
+def _told_in(value: Json) -> _Told:
+    node = value.get("$list") if isinstance(value, dict) else None
+    if isinstance(node, dict):
+        base, near, parts = node.get("base"), node.get("near"), node.get("parts")
+        if isinstance(base, str) and isinstance(near, list) and isinstance(parts, list):
+            return _Told(base, cast("list[str]", near), parts)
+    raise ValueError("a body tells a list in a way that this version does not know")
+
+
+class _Bodies:
+    """Bodies, and how values are put together from them.
+
+    No recursion. Every reference is read anew, so that nothing is shared in a value that was not shared before.
+    """
+
+    def __init__(self) -> None:
+        self.texts: dict[str, bytes] = {}
+        self.fresh: dict[str, Json] = {}  # read, and not given out yet
         self.todo: list[dict[str, Json] | list[Json]] = []
         self.read = 0
+
+    def add(self, digest: str, text: bytes, ahead: dict[str, bool]) -> None:
+        """Takes a body; names in `ahead` what else must (True) or will probably (False) be there."""
+        self.texts[digest] = text
+        value = self.fresh[digest] = loads(text)
+        if text.startswith(_LIST):
+            told = _told_in(value)
+            for near in told.near:
+                ahead.setdefault(near, False)
+            ahead[told.base] = True
+        for reference in _references(text):
+            ahead[reference] = True
 
     def value(self, digest: str) -> Json:
         box: list[Json] = [{"$ref": digest}]
@@ -457,29 +482,28 @@ class _Rebuild:
 
     def _load(self, digest: str) -> Json:
         """Reads one body; a chain of lists is read to its end and told from there."""
-        told: list[list[Json]] = []
-        marks = False
-        text = self._text(digest)
-        while (head := _HEAD.match(text)) is not None:
-            node = cast("dict[str, list[Json]]", cast("dict[str, Json]", loads(text))["$list"])
-            told.append(node["parts"])
-            marks = marks or text.find(b'{"$', head.end()) >= 0
-            text = self._text(head.group(1).decode())
-        value = loads(text)
-        for parts in reversed(told):
+        chain: list[list[Json]] = []
+        marks = 0
+        text, value = self._take(digest)
+        while text.startswith(_LIST):
+            told = _told_in(value)
+            chain.append(told.parts)
+            marks += text.count(b"$") - 1
+            text, value = self._take(told.base)
+        for parts in reversed(chain):
             value = _apply(parts, value)
         if isinstance(value, dict) and _is_mark(value):
             return self._seen(value)
-        if isinstance(value, dict | list) and (marks or b'{"$' in text):
+        if isinstance(value, dict | list) and (marks or b"$" in text):
             self.todo.append(value)
         return value
 
-    def _text(self, digest: str) -> bytes:
+    def _take(self, digest: str) -> tuple[bytes, Json]:
         text = self.texts[digest]
         self.read += len(text)
         if self.read > _UNPACK_BYTES:
             raise ValueError("a value larger than 1 GiB")
-        return text
+        return text, self.fresh.pop(digest) if digest in self.fresh else loads(text)
 
 
 def _apply(parts: list[Json], base: Json) -> list[Json]:

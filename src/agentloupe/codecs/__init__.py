@@ -11,11 +11,8 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from agentloupe.canonical import Json
-from agentloupe.codecs import exceptions as _exceptions
-from agentloupe.codecs import http as _http
-from agentloupe.codecs import scalars as _scalars
+from agentloupe.codecs import exceptions, http, objects, scalars
 from agentloupe.codecs.exceptions import error_line
-from agentloupe.codecs.objects import add_subclasses
 from agentloupe.codecs.reading import decode_for_reading
 from agentloupe.codecs.tags import TAGS
 from agentloupe.codecs.walk import DEPTH, Decoder, Encoder, Inner, Lost, Value, add_exact, add_reader, only
@@ -94,4 +91,5 @@ def _read_unrecordable(wire: Json, _: Value) -> object:
 
 add_reader("$custom", _read_custom)
 add_reader("$unrecordable", _read_unrecordable)
-add_subclasses()
+for _codecs in (scalars, exceptions, http, objects):  # in this order: the last takes what looks like a builtin
+    _codecs.add_codecs()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import PurePath
 from types import ModuleType
 from typing import Any, TypeVar, cast
@@ -86,8 +88,9 @@ def _argument(wire: Json) -> object:
 
 
 def _candidates(name: str) -> list[type]:
-    """Loaded classes of this name: in the script that runs, and in the module. Looks into dictionaries only, so that
-    no module's or class's own look-up code runs.
+    """Loaded classes of this name: in the script that runs, and in the module.
+
+    Looks into dictionaries only, so that no module's or class's own look-up code runs.
     """
     module, _, qualified = name.partition(":")
     places: list[ModuleType] = []
@@ -101,12 +104,12 @@ def _candidates(name: str) -> list[type]:
 
 def _inside(module: ModuleType, qualified: str) -> type | None:
     inside: object = None
-    holder: dict[str, object] = getattr(module, "__dict__", {})
+    holder: Mapping[str, object] = getattr(module, "__dict__", {})
     for part in qualified.split("."):
         inside = holder.get(part)
         if not isinstance(inside, type):
             return None
-        holder = dict(type.__dict__["__dict__"].__get__(inside))
+        holder = type.__dict__["__dict__"].__get__(inside)
     return cast("type", inside)
 
 
@@ -118,4 +121,9 @@ def _script() -> str:
     if spec is not None:
         return str(spec.name)
     file = known.get("__file__")
-    return PurePath(file).stem if isinstance(file, str) else "__main__"
+    return _stem(file) if isinstance(file, str) else "__main__"
+
+
+@lru_cache(16)
+def _stem(file: str) -> str:
+    return PurePath(file).stem

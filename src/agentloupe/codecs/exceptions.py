@@ -152,4 +152,6 @@ def error_line(wire: Json) -> str:
     return f"{name}: {message.splitlines()[0]}" if message else name
 
 
-add_codec(Codec("$exception", lambda value: isinstance(value, BaseException), _write, _read))
+def add_codecs() -> None:
+    """Adds the codec of exceptions."""
+    add_codec(Codec("$exception", lambda value: isinstance(value, BaseException), _write, _read))

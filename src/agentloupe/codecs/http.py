@@ -109,5 +109,7 @@ def _read_response(wire: Json, value: Value) -> object:
     return made
 
 
-add_codec(Codec("$http_request", lambda v: _library(v, "Request") is not None, _write_request, _read_request))
-add_codec(Codec("$http_response", lambda v: _library(v, "Response") is not None, _write_response, _read_response))
+def add_codecs() -> None:
+    """Adds the codecs of this module."""
+    add_codec(Codec("$http_request", lambda v: _library(v, "Request") is not None, _write_request, _read_request))
+    add_codec(Codec("$http_response", lambda v: _library(v, "Response") is not None, _write_response, _read_response))

@@ -18,7 +18,7 @@ from agentloupe.codecs.classes import class_wire, find_class, type_name
 from agentloupe.codecs.walk import CannotRecord, Codec, Inner, Value, add_codec, attributes, items, only
 from agentloupe.errors import NotRebuildable
 
-__all__ = ["family", "set_state", "state_of", "written_class"]
+__all__ = ["add_codecs", "bare", "family", "set_state", "state_of", "written_class"]
 
 
 def written_class(cls: type) -> Json:
@@ -35,6 +35,11 @@ def family(wire: Json, base: type | None, what: str) -> type:
     if base is not None and not issubclass(cls, base):
         raise NotRebuildable(f"the class {type_name(cls)} is no {what} here")
     return cls
+
+
+def bare(cls: type) -> Any:
+    """An instance without state: nothing of the class runs."""
+    return cast("Any", object).__new__(cls)
 
 
 # --- state ------------------------------------------------------------------------------------------------------------
@@ -92,27 +97,28 @@ def _read_enum(wire: Json, value: Value) -> object:
 
 
 def _is_namedtuple(value: object) -> bool:
-    return isinstance(value, tuple) and isinstance(getattr(type(value), "_fields", None), tuple)
+    return issubclass(type(value), tuple) and isinstance(getattr(type(value), "_fields", None), tuple)
 
 
-def _write_namedtuple(value: tuple[object, ...], inner: Inner) -> Json:
-    names = cast("tuple[str, ...]", getattr(type(value), "_fields"))  # noqa: B009
-    return [written_class(type(value)), [inner(v, k) for k, v in zip(names, tuple.__iter__(value), strict=True)]]
+def _write_namedtuple(value: Any, inner: Inner) -> Json:
+    cls: Any = value.__class__
+    items_of = tuple[object, ...].__iter__(value)
+    return [written_class(cls), [inner(v, k) for k, v in zip(cls._fields, items_of, strict=True)]]
 
 
 def _read_namedtuple(wire: Json, value: Value) -> object:
     cls, inside = only(wire, object, list)
-    return tuple.__new__(family(cls, tuple, "tuple"), items(inside, value))
+    return cast("Any", tuple).__new__(family(cls, tuple, "tuple"), items(inside, value))
 
 
 # --- dataclasses and what attrs makes ---------------------------------------------------------------------------------
 
 
-def _fields(cls: type) -> tuple[str, ...] | None:
+def _fields(cls: Any) -> tuple[str, ...] | None:
     if dataclasses.is_dataclass(cls):
         return tuple(f.name for f in dataclasses.fields(cls))
-    made_by_attrs = getattr(cls, "__attrs_attrs__", None)
-    return None if made_by_attrs is None else tuple(a.name for a in made_by_attrs)
+    made_by_attrs: Any = getattr(cls, "__attrs_attrs__", None)
+    return None if made_by_attrs is None else tuple(str(a.name) for a in made_by_attrs)
 
 
 def _write_dataclass(value: object, inner: Inner) -> Json:
@@ -126,7 +132,7 @@ def _read_dataclass(wire: Json, value: Value) -> object:
     cls = family(name, None, "dataclass")
     if _fields(cls) is None:
         raise NotRebuildable(f"the class {type_name(cls)} is no dataclass here")
-    made = object.__new__(cls)
+    made = bare(cls)
     set_state(made, attributes(inside, value))
     return made
 
@@ -159,7 +165,7 @@ def _write_model(value: Any, inner: Inner) -> Json:
         more["private"] = {name: inner(item, name) for name, item in private.items()}
     if fields_set != held.keys():
         more["set"] = [*(n for n in held if n in fields_set), *sorted(n for n in fields_set if n not in held)]
-    return [written_class(type(value)), {name: inner(item, name) for name, item in held.items()}, more]
+    return [written_class(value.__class__), {name: inner(item, name) for name, item in held.items()}, more]
 
 
 def _read_model(wire: Json, value: Value) -> object:
@@ -168,7 +174,7 @@ def _read_model(wire: Json, value: Value) -> object:
     if base is None:
         raise NotRebuildable("a pydantic model was recorded, and pydantic is not loaded here")
     cls = family(name, base, "pydantic model")
-    made: Any = object.__new__(cls)
+    made = bare(cls)
     fields = attributes(inside, value)
     chosen = more.get("set")
     object.__setattr__(made, "__dict__", fields)
@@ -181,17 +187,23 @@ def _read_model(wire: Json, value: Value) -> object:
 
 # --- subclasses of builtins -------------------------------------------------------------------------------------------
 
-_Raw = Callable[[Any], Any]
-_BASES: dict[str, tuple[type, _Raw]] = {
-    "str": (str, lambda v: str.__str__(v)),
-    "int": (int, lambda v: int.__int__(v)),
-    "float": (float, lambda v: float.__float__(v)),
-    "bytes": (bytes, lambda v: bytes.__getitem__(v, slice(None))),
-    "list": (list, lambda v: list(list.__iter__(v))),
-    "dict": (dict, lambda v: dict(dict.items(v))),
-    "tuple": (tuple, lambda v: tuple(tuple.__iter__(v))),
-    "set": (set, lambda v: set(set.__iter__(v))),
-    "frozenset": (frozenset, lambda v: frozenset(frozenset.__iter__(v))),
+_Of = Callable[[Any], Any]
+_BASES: dict[str, tuple[Any, _Of]] = {
+    "str": (str, str.__str__),
+    "int": (int, int.__int__),
+    "float": (float, float.__float__),
+    "bytes": (bytes, lambda value: bytes.__getitem__(value, slice(None))),
+    "list": (list, lambda value: list[Any](list[Any].__iter__(value))),
+    "dict": (dict, lambda value: dict[Any, Any](dict[Any, Any].items(value))),
+    "tuple": (tuple, lambda value: tuple[Any, ...](tuple[Any, ...].__iter__(value))),
+    "set": (set, lambda value: set[Any](set[Any].__iter__(value))),
+    "frozenset": (frozenset, lambda value: frozenset[Any](frozenset[Any].__iter__(value))),
+}
+"""C type of a subclass, and the plain value in it, whatever the subclass overrides."""
+_FILL: dict[str, Callable[[Any, Any], object]] = {
+    "list": list[Any].extend,
+    "dict": dict[Any, Any].update,
+    "set": set[Any].update,
 }
 
 
@@ -213,31 +225,25 @@ def _read_sub(wire: Json, value: Value) -> object:
     name, base, inside, *state = only(wire, object, str, object, *((dict,) if with_state else ()))
     kind = _BASES[base][0]
     cls = family(name, kind, base)
-    plain = cast("Any", value(inside))
-    mutable: Mapping[type, Callable[[Any, Any], object]] = {list: list.extend, dict: dict.update, set: set.update}
-    if kind in mutable:
-        made = cast("Any", kind).__new__(cls)
-        mutable[kind](made, plain)
+    plain = value(inside)
+    if base in _FILL:
+        made = kind.__new__(cls)
+        _FILL[base](made, plain)
     else:
-        made = cast("Any", kind).__new__(cls, plain)
+        made = kind.__new__(cls, plain)
     if state:
         set_state(made, attributes(state[0], value))
     return made
 
 
-add_codec(Codec("$enum", lambda value: isinstance(value, enum.Enum), _write_enum, _read_enum))
-add_codec(Codec("$model", _is_model, _write_model, _read_model))
-add_codec(Codec("$namedtuple", _is_namedtuple, _write_namedtuple, _read_namedtuple))
-
-
 def _is_dataclass(value: object) -> bool:
-    cls = type(value)
-    return _fields(cls) is not None and _base_of(cls) is None and not issubclass(cls, BaseException)
+    return _fields(type(value)) is not None and _base_of(type(value)) is None
 
 
-add_codec(Codec("$dataclass", _is_dataclass, _write_dataclass, _read_dataclass))
-
-
-def add_subclasses() -> None:
-    """Subclasses of builtins come last: many of the others are some, too."""
+def add_codecs() -> None:
+    """Adds the codecs of this module; subclasses of builtins last, since many of the others are some, too."""
+    add_codec(Codec("$enum", lambda value: isinstance(value, enum.Enum), _write_enum, _read_enum))
+    add_codec(Codec("$model", _is_model, _write_model, _read_model))
+    add_codec(Codec("$namedtuple", _is_namedtuple, _write_namedtuple, _read_namedtuple))
+    add_codec(Codec("$dataclass", _is_dataclass, _write_dataclass, _read_dataclass))
     add_codec(Codec("$sub", lambda value: _base_of(type(value)) is not None, _write_sub, _read_sub))

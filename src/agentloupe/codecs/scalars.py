@@ -68,15 +68,6 @@ def _read_fraction(wire: Json, _: Value) -> fractions.Fraction:
     return fractions.Fraction(numerator, denominator)
 
 
-add_reader("$float", lambda wire, _: _FLOATS[_text(wire)])
-add_exact(bytes, "$bytes", _write_bytes, _read_bytes)
-add_exact(bytearray, "$bytearray", _write_bytes, lambda wire, value: bytearray(_read_bytes(wire, value)))
-add_exact(complex, "$complex", _write_complex, _read_complex)
-add_exact(range, "$range", lambda value, _: [value.start, value.stop, value.step], _read_range)
-add_exact(decimal.Decimal, "$decimal", lambda value, _: str(value), lambda wire, _: decimal.Decimal(_text(wire)))
-add_exact(fractions.Fraction, "$fraction", lambda v, _: [v.numerator, v.denominator], _read_fraction)
-
-
 # --- UUID: the module is never imported here, a value of the type means that it is loaded ----------------------------------
 
 
@@ -87,9 +78,6 @@ def _is_uuid(value: object) -> bool:
 
 def _read_uuid(wire: Json, _: Value) -> object:
     return find_class("uuid:UUID")(_text(wire))
-
-
-add_codec(Codec("$uuid", _is_uuid, lambda value, _: str(value), _read_uuid))
 
 
 # --- containers -------------------------------------------------------------------------------------------------------
@@ -123,23 +111,6 @@ def _read_defaultdict(wire: Json, value: Value) -> object:
 
 def _write_namespace(value: types.SimpleNamespace, inner: Inner) -> Json:
     return {name: inner(item, name) for name, item in vars(value).items()}
-
-
-add_exact(tuple, "$tuple", _write_items, lambda wire, value: tuple(items(wire, value)))
-add_exact(set, "$set", _write_set, lambda wire, value: set(items(wire, value)))
-add_exact(frozenset, "$frozenset", _write_set, lambda wire, value: frozenset(items(wire, value)))
-add_exact(collections.deque, "$deque", lambda v, inner: [_write_items(v, inner), v.maxlen], _read_deque)
-add_reader("$dict", lambda wire, value: dict(pairs(wire, value)))
-add_exact(
-    collections.OrderedDict, "$ordered", _write_pairs, lambda wire, value: collections.OrderedDict(pairs(wire, value))
-)
-add_exact(collections.defaultdict, "$defaultdict", _write_defaultdict, _read_defaultdict)
-add_exact(
-    types.SimpleNamespace,
-    "$namespace",
-    _write_namespace,
-    lambda wire, value: types.SimpleNamespace(**attributes(wire, value)),
-)
 
 
 # --- time -------------------------------------------------------------------------------------------------------------
@@ -196,14 +167,6 @@ def _read_zoneinfo(wire: Json, _: Value) -> object:
     return zoneinfo.ZoneInfo(_text(wire))
 
 
-add_exact(dt.datetime, "$datetime", _write_moment, lambda wire, value: _read_moment(dt.datetime, wire, value))
-add_exact(dt.time, "$time", _write_moment, lambda wire, value: _read_moment(dt.time, wire, value))
-add_exact(dt.date, "$date", lambda value, _: value.isoformat(), lambda wire, _: dt.date.fromisoformat(_text(wire)))
-add_exact(dt.timedelta, "$timedelta", lambda v, _: [v.days, v.seconds, v.microseconds], _read_timedelta)
-add_exact(dt.timezone, "$timezone", _write_timezone, _read_timezone)
-add_codec(Codec("$zoneinfo", _is_zoneinfo, _write_zoneinfo, _read_zoneinfo))
-
-
 # --- paths and classes ------------------------------------------------------------------------------------------------
 
 _PATHS = {
@@ -223,7 +186,41 @@ def _write_class(value: type, _: Inner) -> Json:
     return wire
 
 
-for _path in _PATHS.values():
-    add_exact(_path, "$path", lambda value, _: [type(value).__name__, str(value)])
-add_reader("$path", _read_path)
-add_codec(Codec("$type", lambda value: isinstance(value, type), _write_class, lambda wire, _: find_class(wire)))
+def add_codecs() -> None:
+    """Adds the codecs of this module."""
+    add_reader("$float", lambda wire, _: _FLOATS[_text(wire)])
+    add_exact(bytes, "$bytes", _write_bytes, _read_bytes)
+    add_exact(bytearray, "$bytearray", _write_bytes, lambda wire, value: bytearray(_read_bytes(wire, value)))
+    add_exact(complex, "$complex", _write_complex, _read_complex)
+    add_exact(range, "$range", lambda value, _: [value.start, value.stop, value.step], _read_range)
+    add_exact(decimal.Decimal, "$decimal", lambda value, _: str(value), lambda wire, _: decimal.Decimal(_text(wire)))
+    add_exact(fractions.Fraction, "$fraction", lambda v, _: [v.numerator, v.denominator], _read_fraction)
+    add_codec(Codec("$uuid", _is_uuid, lambda value, _: str(value), _read_uuid))
+    add_exact(tuple, "$tuple", _write_items, lambda wire, value: tuple(items(wire, value)))
+    add_exact(set, "$set", _write_set, lambda wire, value: set(items(wire, value)))
+    add_exact(frozenset, "$frozenset", _write_set, lambda wire, value: frozenset(items(wire, value)))
+    add_exact(collections.deque, "$deque", lambda v, inner: [_write_items(v, inner), v.maxlen], _read_deque)
+    add_reader("$dict", lambda wire, value: dict(pairs(wire, value)))
+    add_exact(
+        collections.OrderedDict,
+        "$ordered",
+        _write_pairs,
+        lambda wire, value: collections.OrderedDict(pairs(wire, value)),
+    )
+    add_exact(collections.defaultdict, "$defaultdict", _write_defaultdict, _read_defaultdict)
+    add_exact(
+        types.SimpleNamespace,
+        "$namespace",
+        _write_namespace,
+        lambda wire, value: types.SimpleNamespace(**attributes(wire, value)),
+    )
+    add_exact(dt.datetime, "$datetime", _write_moment, lambda wire, value: _read_moment(dt.datetime, wire, value))
+    add_exact(dt.time, "$time", _write_moment, lambda wire, value: _read_moment(dt.time, wire, value))
+    add_exact(dt.date, "$date", lambda value, _: value.isoformat(), lambda wire, _: dt.date.fromisoformat(_text(wire)))
+    add_exact(dt.timedelta, "$timedelta", lambda v, _: [v.days, v.seconds, v.microseconds], _read_timedelta)
+    add_exact(dt.timezone, "$timezone", _write_timezone, _read_timezone)
+    add_codec(Codec("$zoneinfo", _is_zoneinfo, _write_zoneinfo, _read_zoneinfo))
+    for path in _PATHS.values():
+        add_exact(path, "$path", lambda value, _: [type(value).__name__, str(value)])
+    add_reader("$path", _read_path)
+    add_codec(Codec("$type", lambda value: isinstance(value, type), _write_class, lambda wire, _: find_class(wire)))

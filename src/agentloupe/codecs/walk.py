@@ -23,6 +23,7 @@ Path = tuple["Path", object] | None
 Value = Callable[[Json], object]
 """Decodes a part."""
 
+_TYPES = 2000
 _LEAVES = frozenset({str, int, bool, type(None)})
 
 
@@ -37,7 +38,9 @@ class Lost:
 class Inner(Protocol):
     """Encodes a part of the value at hand. `key`: where it stands in it."""
 
-    def __call__(self, part: object, key: object, /) -> Json: ...
+    def __call__(self, part: object, key: object, /) -> Json:
+        """The part as JSON."""
+        ...
 
 
 class CannotRecord(Exception):
@@ -63,6 +66,7 @@ class Codec:
 
 _exact: dict[type, Codec] = {}
 _families: list[Codec] = []
+_found: dict[type, Codec] = {}  # what was asked before; bounded
 _readers: dict[str, Callable[[Json, Value], object]] = {}
 
 
@@ -70,13 +74,15 @@ def add_exact(
     cls: type, tag: str, write: Callable[[Any, Inner], Json], read: Callable[[Json, Value], object] | None = None
 ) -> None:
     """A codec for values of exactly this class. Without `read` another codec of the same tag reads it."""
+    _found.clear()
     _exact[cls] = Codec(tag, lambda value: type(value) is cls, write, read or _unread)
     if read is not None:
         _readers[tag] = read
 
 
 def add_codec(codec: Codec) -> None:
-    """A codec for a family of types. Asked in the order of adding, after the exact ones."""
+    """A codec for a family of types, asked in the order of adding, after the exact ones. `takes` looks at types only."""
+    _found.clear()
     _families.append(codec)
     _readers[codec.tag] = codec.read
 
@@ -88,6 +94,15 @@ def add_reader(tag: str, read: Callable[[Json, Value], object]) -> None:
 
 def _unread(_: Json, __: Value) -> object:
     raise NotRebuildable("this tag is not read")
+
+
+def _codec_for(value: object) -> Codec | None:
+    codec = _exact.get(type(value)) or next((c for c in _families if c.takes(value)), None)
+    if codec is not None:
+        if len(_found) >= _TYPES:
+            _found.clear()
+        _found[type(value)] = codec
+    return codec
 
 
 # --- to JSON ----------------------------------------------------------------------------------------------------------
@@ -107,6 +122,17 @@ class Encoder:
             return cast("Json", value)
         if kind is float:
             return self._float(cast("float", value))
+        try:
+            if kind is dict and (flat := _flat(cast("dict[object, object]", value))) is not None:
+                return flat
+            return self._deep(value, kind, path, depth)
+        except CannotRecord:
+            return self._lose(value, path)
+        except Exception:  # noqa: BLE001  # a user's property, __str__ or a change from another thread: not our failure
+            return self._lose(value, path)
+
+    def _deep(self, value: object, kind: type, path: Path, depth: int) -> Json:
+        """A value with others inside."""
         if depth >= DEPTH or id(value) in self._open:
             return self._lose(value, path)
         self._open.add(id(value))
@@ -116,10 +142,6 @@ class Encoder:
             if kind is list:
                 return self._list(cast("list[object]", value), path, depth + 1)
             return self._other(value, path, depth + 1)
-        except CannotRecord:
-            return self._lose(value, path)
-        except Exception:  # noqa: BLE001  # a user's property, __str__ or a change from another thread: not our failure
-            return self._lose(value, path)
         finally:
             self._open.discard(id(value))
 
@@ -154,7 +176,7 @@ class Encoder:
         return made
 
     def _other(self, value: object, path: Path, depth: int) -> Json:
-        codec = _exact.get(type(value)) or next((c for c in _families if c.takes(value)), None)
+        codec = _found.get(type(value)) or _codec_for(value)
         if codec is None:
             return self._lose(value, path)
         return {codec.tag: codec.write(value, lambda part, key: self.value(part, (path, key), depth))}
@@ -163,6 +185,16 @@ class Encoder:
         lost = Lost(_path_text(path), type_name(type(value)))
         self.lost.append(lost)
         return {"$unrecordable": {"type": lost.type, "path": lost.path}}
+
+
+def _flat(value: dict[object, object]) -> dict[str, Json] | None:
+    """A copy of a dict that holds nothing but text, numbers, booleans and nothing; `None` for any other."""
+    made: dict[str, Json] = {}
+    for key, item in value.items():
+        if type(key) is not str or type(item) not in _LEAVES:
+            return None
+        made[key] = cast("Json", item)
+    return None if len(made) == 1 and tag_of(made) is not None else made
 
 
 def _path_text(path: Path) -> str:
