@@ -12,6 +12,7 @@ texts, thinking signatures, encrypted content, ids, names in a JSON schema, toke
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -35,7 +36,7 @@ from agentloupe.credentials import (
 )
 from agentloupe.jsontext import Json, dumps, loads
 
-__all__ = ["NO_RULES", "Rules", "Scrubbed", "scrub", "scrub_text"]
+__all__ = ["NO_RULES", "Rules", "Scrubbed", "rules_from", "scrub", "scrub_text"]
 
 NOTHING: tuple[str, ...] = ()
 
@@ -230,16 +231,46 @@ class _Scrubber:
 
     def _named(self, name: str, rule: str, item: Json, siblings: Mapping[str, Json], found: _Found, depth: int) -> Json:
         """A value under a name that means something to us."""
-        if rule == _OPAQUE or (isinstance(item, str) and item.startswith("[removed:")):
+        if isinstance(item, str) and (rule == _OPAQUE or item.startswith("[removed:")):
             return item
-        if _plain(name) == "data" and rule == _MEDIA:
+        if rule == _BYTES and isinstance(item, str):
+            return self._bytes(item, found)
+        if rule == _MEDIA:
             opaque = any(key in siblings for key in ("media_type", "mime_type", "mimeType", "format"))
             return item if opaque else self._value(item, found, depth)
+        if rule == _PAIRS and isinstance(item, list):
+            return self._pairs(item, found, depth)
+        if rule in (_OPAQUE, _BYTES, _PAIRS):
+            return self._value(item, found, depth)
         if rule == "token" and ("logprob" in siblings or not isinstance(item, str | dict | list)):
             return item
         if isinstance(item, dict) and _is_schema(item):
             return self._value(item, found, depth)
         return self._all(item, rule, found)
+
+    def _pairs(self, pairs: list[Json], found: _Found, depth: int) -> Json:
+        """Members of a mapping that is stored as `[[name, value], ...]` (see `codecs`)."""
+        made: list[Json] = []
+        for index, pair in enumerate(pairs):
+            start = len(found.removed), len(found.withheld)
+            if isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str):
+                one: dict[str, Json] = {pair[0]: pair[1]}
+                new = self._dict(one, found, depth)
+                members = list(new.items()) if isinstance(new, dict) else []
+                made.append(pair if new is one or not members else [members[0][0], members[0][1]])
+            else:
+                made.append(self._value(pair, found, depth))
+            _complete(found, start, f"[{index}]")
+        return made if any(new is not old for new, old in zip(made, pairs, strict=True)) else pairs
+
+    def _bytes(self, text: str, found: _Found) -> str:
+        """Bytes in base 64: what they say as text."""
+        try:
+            inside = base64.b64decode(text, validate=True).decode("latin-1")
+        except ValueError:
+            return self._text(text, found)
+        clean = self._text(inside, found)
+        return text if clean is inside else base64.b64encode(clean.encode("latin-1")).decode("ascii")
 
     def _all(self, item: Json, rule: str, found: _Found) -> Json:
         """Everything that is a text or a number below a secret name; yes, no, nothing and empty texts say no secret."""
@@ -303,12 +334,19 @@ class _Scrubber:
         return value if clean is text else loads(clean)
 
     def _header(self, value: dict[str, Json], found: _Found) -> dict[str, Json]:
-        """`{"name": "Authorization", "value": "..."}`."""
+        """`{"name": "Authorization", "value": "..."}`, and the body of an HTTP message (see `codecs`)."""
+        content = value.get("content")
+        if "module" in value and "headers" in value and isinstance(content, str):
+            start = len(found.removed), len(found.withheld)
+            body = self._bytes(content, found)
+            if body is not content:
+                _complete(found, start, ".content")
+                value = {**value, "content": body}
         name, item = value.get("name", value.get("key")), value.get("value")
         if not isinstance(name, str) or not isinstance(item, str) or not self._on or len(name) > 128:
             return value
         rule = self._rule_of(name)
-        if rule is None or rule in (_OPAQUE, _MEDIA) or item.startswith("[removed:"):
+        if rule is None or rule in _SPECIAL or item.startswith("[removed:"):
             return value
         new = self._all(item, rule, found)
         if new is item:
@@ -342,6 +380,8 @@ class _Scrubber:
         plain = _plain(name)
         if plain in self._own:
             rule: str | None = self._own[plain]
+        elif name in _WIRE:
+            rule = _WIRE[name]
         elif plain in self._keep or not self._on:
             rule = None
         elif plain in UNTOUCHED or (words_of(name) or ("",))[-1] in ID_LIKE:
@@ -374,19 +414,17 @@ class _Scrubber:
         """The text after all shapes, and the name of the rule that failed, if one did."""
         if self._broken:
             return text, self._broken[0]
-        low = ""
+        low, looked = text.lower(), dict[int, bool]()
         for shape in self._shapes:
-            if shape.fold and not low:
-                low = text.lower()
-            look = low if shape.fold else text
-            if not any(needle in look for needle in shape.needles):
+            if not shape.may_be_in(text, low, looked):
                 continue
             try:
                 new = shape.apply(text)
             except Exception:  # noqa: BLE001  # a rule that fails withholds this text, whatever its fault is
                 return text, shape.rule
             if new != text:
-                text, low = new, ""
+                text, low = new, new.lower()
+                looked.clear()
         return text, None
 
     def _json_text(self, text: str) -> str:
@@ -415,6 +453,11 @@ class _Scrubber:
 
 _OPAQUE = "<opaque>"
 _MEDIA = "<media>"
+_BYTES = "<bytes>"
+_PAIRS = "<pairs>"
+_SPECIAL = frozenset({_OPAQUE, _MEDIA, _BYTES, _PAIRS})
+_WIRE = {"$bytes": _BYTES, "$bytearray": _BYTES, "$dict": _PAIRS, "$ordered": _PAIRS}
+"""Forms of `codecs` whose inside is looked at in another way."""
 _SCHEMA_WORDS = frozenset({"type", "$ref", "anyOf", "oneOf", "allOf", "enum", "const"})
 _NAME_TO_SHOW = re.compile(r"[A-Za-z_$][\w.$\-]{0,63}")
 
