@@ -12,12 +12,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NoReturn
+from typing import Final, NoReturn, cast, get_args
 
 from agentloupe import __version__, codecs
 from agentloupe.ambient import Caller, HasPlace, Place, caller, place
 from agentloupe.call import Call
 from agentloupe.canonical import Json, digest, digest_bytes, key_of
+from agentloupe.edits import Edit, Op, Path, apply_edits, parse_path, value_at
 from agentloupe.errors import Corrupt, Damaged, EffectRefused, LoupeError, NotRebuildable, ReplayMismatch
 from agentloupe.expectations import Expectations, Expected
 from agentloupe.explain import Explainer, digest_of
@@ -216,6 +217,7 @@ class Replayer:
         self._failure = _failure_of(tape) if self.settings.until_failure else None
         self._ended = False
         self._message: str | None = None
+        self._edits: list[tuple[Path, Op, Json]] | None = None
 
     # --- the boundary -------------------------------------------------------------------------------------------------
 
@@ -229,7 +231,7 @@ class Replayer:
             key = key_of(call.kind, call.name, given)
             lane = self._lane(where.lane)
             recorded = lane.next()
-            if recorded is None or not self._agree(recorded, call, key):
+            if recorded is None or not (self._agree(recorded, call, key) or self._overridden(recorded, call, given)):
                 recorded = self._disagree(lane, (call, where, key, given))
             lane.take(recorded)
             if recorded.kind in _VALUES and self._key(recorded) != key:
@@ -360,6 +362,24 @@ class Replayer:
             return False
         return recorded.kind in _VALUES or self._key(recorded) == key
 
+    def _overridden(self, recorded: RecordedCall, call: Call, given: Json) -> bool:
+        """Whether a fork's recorded request is this one with the fork's recorded overrides in it."""
+        if call.kind != "llm" or not isinstance(given, dict) or not self._overrides():
+            return False
+        edits = [Edit(path, op, value, path, value_at(given, path)) for path, op, value in self._overrides()]
+        changed, applied = apply_edits(given, edits)
+        return bool(applied) and self._agree(recorded, call, key_of(call.kind, call.name, changed))
+
+    def _overrides(self) -> Sequence[tuple[Path, Op, Json]]:
+        if self._edits is None:
+            stored = self.value_or_none(self.tape.started.bodies.get("overrides"))
+            self._edits = [
+                (parse_path(str(change["path"])), cast("Op", change["op"]), change.get("value"))
+                for change in (stored if isinstance(stored, list) else ())
+                if isinstance(change, dict) and change.get("op") in get_args(Op)
+            ]
+        return self._edits
+
     def _key(self, recorded: RecordedCall) -> str:
         """The recorded key; where the recording lacks it, the key of the recorded input. Never nothing."""
         if recorded.input_key is not None:
@@ -393,6 +413,9 @@ class Replayer:
         except Exception as wrong:  # noqa: BLE001  # also what a codec or a client's types raise on a foreign shape
             self._halt_unbuilt(wrong, recorded)
         if recorded.status == "ok":
+            if isinstance(value, BaseException) and call.cheap:
+                wrong = Corrupt("a read that gave an exception and is not marked as failed", reason="status")
+                self._halt_damaged(wrong, recorded)
             return Serve(value)
         if not isinstance(value, BaseException):
             self._halt_damaged(Corrupt("a failed call whose outcome is no exception", reason="no_exception"), recorded)
