@@ -1,5 +1,7 @@
 """Agent Loupe: record, replay, fork and compare runs of AI agents."""
 
+# ruff: noqa: TC004  # the names in __all__ are there at run time too: they are loaded when they are first used (PEP 562)
+
 from __future__ import annotations
 
 import sys
