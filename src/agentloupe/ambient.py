@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import inspect
 import os
-import sys
+import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -54,7 +54,7 @@ T = TypeVar("T")
 
 def now() -> str:
     """The time: UTC, ISO 8601 with microseconds and `Z`."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return datetime.now(UTC).isoformat(timespec="microseconds")[:-6] + "Z"
 
 
 def monotonic_ms() -> float:
@@ -62,9 +62,41 @@ def monotonic_ms() -> float:
     return time.perf_counter_ns() / 1e6
 
 
+class _Pool(threading.local):
+    """Random bytes of the operating system, fetched many at a time, since each system call costs more than an event."""
+
+    BYTES = 4096
+
+    def __init__(self) -> None:
+        self.bytes = b""
+        self.at = 0
+        self.forks = 0
+
+    def take(self, count: int) -> bytes:
+        start, end = self.at, self.at + count
+        if end > len(self.bytes) or self.forks != _forks[0]:
+            self.bytes, self.forks = os.urandom(max(count, self.BYTES)), _forks[0]
+            start, end = 0, count
+        self.at = end
+        return self.bytes[start:end]
+
+
+_pool = _Pool()
+_forks = [0]
+
+
+def _forked() -> None:
+    """In a forked child: what is left in the pool is the parent's too."""
+    _forks[0] += 1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
+
+
 def new_event_id() -> str:
     """A UUIDv7 (RFC 9562): 48 bits of milliseconds, then chance from the operating system."""
-    chance = int.from_bytes(os.urandom(10), "big")
+    chance = int.from_bytes(_pool.take(10), "big")
     value = (time.time_ns() // 1_000_000) << 80 | 0x7 << 76 | (chance >> 68) << 64 | 0x2 << 62 | chance & (1 << 62) - 1
     text = f"{value:032x}"
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
@@ -72,12 +104,12 @@ def new_event_id() -> str:
 
 def random_hex(digits: int) -> str:
     """That many random hex digits."""
-    return os.urandom((digits + 1) // 2).hex()[:digits]
+    return _pool.take((digits + 1) // 2).hex()[:digits]
 
 
 def random_base32(digits: int) -> str:
     """That many random digits of Crockford's base 32, lower case."""
-    return "".join("0123456789abcdefghjkmnpqrstvwxyz"[byte & 31] for byte in os.urandom(digits))
+    return "".join("0123456789abcdefghjkmnpqrstvwxyz"[byte & 31] for byte in _pool.take(digits))
 
 
 def new_trace_id() -> str:
@@ -151,7 +183,7 @@ def in_run() -> bool:
 
 
 @contextmanager
-def inside(boundary: Boundary, *, lane: Lane | None = None, span_id: str | None = None) -> Iterator[None]:
+def inside(boundary: Boundary, *, lane: Lane | None = None, span_id: str | None = None) -> Generator[None]:
     """Makes `boundary` the current one."""
     token = _surroundings.set(Surroundings(boundary, lane or Lane("0"), span_id))
     try:
@@ -161,7 +193,7 @@ def inside(boundary: Boundary, *, lane: Lane | None = None, span_id: str | None 
 
 
 @contextmanager
-def span(span_id: str) -> Iterator[None]:
+def span(span_id: str) -> Generator[None]:
     """Calls made inside belong to this span (a nested agent)."""
     here = _surroundings.get()
     if here is None:
@@ -207,7 +239,7 @@ def performing() -> Perform | None:
 
 
 @contextmanager
-def outside() -> Iterator[None]:
+def outside() -> Generator[None]:
     """Code inside belongs to no run."""
     token = _surroundings.set(None)
     try:
@@ -228,7 +260,7 @@ def opener() -> Opener | None:
 
 
 @contextmanager
-def opening_with(chosen: Opener, *, process_wide: bool = False) -> Iterator[None]:
+def opening_with(chosen: Opener, *, process_wide: bool = False) -> Generator[None]:
     """Agents that start inside are opened by `chosen`; process-wide for a child that replays or forks a script."""
     if process_wide:
         _process_opener.append(chosen)
@@ -248,7 +280,7 @@ def opening_with(chosen: Opener, *, process_wide: bool = False) -> Iterator[None
 
 
 @contextmanager
-def _performing(boundary: Boundary, perform: Perform) -> Iterator[None]:
+def _performing(boundary: Boundary, perform: Perform) -> Generator[None]:
     """Calls made while a call is performed are its inner calls, in a lane of their own below it."""
     here = _surroundings.get()
     token = _surroundings.set(_inner(boundary, perform, here))
@@ -335,7 +367,7 @@ class Caller:
 
 def caller() -> Caller | None:
     """The innermost frame that is neither Loupe's nor an installed library's: the user's line that made the call."""
-    frame = sys._getframe(1)
+    frame = inspect.currentframe()
     fallback: Caller | None = None
     while frame is not None:
         file = frame.f_code.co_filename
