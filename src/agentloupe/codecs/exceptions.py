@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any, cast
 
 from agentloupe.canonical import Json
-from agentloupe.codecs.objects import family, set_state, state_of, written_class
+from agentloupe.codecs.classes import class_wire
+from agentloupe.codecs.missing import attributes_if_recorded
+from agentloupe.codecs.objects import family, set_state, state_of
 from agentloupe.codecs.walk import Codec, Inner, Value, add_codec, attributes, items
 from agentloupe.errors import NotRebuildable
 
@@ -44,7 +46,7 @@ def _write(error: BaseException, inner: Inner) -> Json:
     attrs = state_of(error)
     notes = attrs.pop("__notes__", None)
     wire: dict[str, Json] = {
-        "class": written_class(type(error)),
+        "class": _class(error, inner),
         "message": _message(error),
         "args": [inner(item, f"args[{i}]") for i, item in enumerate(error.args)],
     }
@@ -61,6 +63,15 @@ def _write(error: BaseException, inner: Inner) -> Json:
         wire["args"] = []
         wire["text"] = error.message
         wire["members"] = [inner(member, f"exceptions[{i}]") for i, member in enumerate(members)]
+    return wire
+
+
+def _class(error: BaseException, inner: Inner) -> Json:
+    """The class; also of one that cannot be found again: then it is listed as lost, and its name is for people."""
+    wire = class_wire(type(error))
+    if wire is None:
+        inner.lose(error)
+        return f"{type(error).__module__}:{type(error).__qualname__}"
     return wire
 
 
@@ -106,7 +117,7 @@ def _read(wire: Json, value: Value) -> object:
     cls = family(wire.get("class"), BaseException, "exception")
     made = _blank(cls, wire, value)
     if "attrs" in wire:
-        set_state(made, attributes(wire["attrs"], value))
+        set_state(made, attributes_if_recorded(wire["attrs"], value))
     if "notes" in wire:
         made.__dict__["__notes__"] = value(wire["notes"])
     for name, item in attributes(wire.get("state", {}), value).items():
@@ -147,9 +158,9 @@ def error_line(wire: Json) -> str:
     inside = wire.get("$exception") if isinstance(wire, dict) else None
     if not isinstance(inside, dict):
         return wire if isinstance(wire, str) else "error"
-    name = str(inside.get("class")).rpartition(":")[2]
-    message = str(inside.get("message") or "").strip()
-    return f"{name}: {message.splitlines()[0]}" if message else name
+    name = str(inside.get("class")).rpartition(":")[2].rpartition("<locals>.")[2]
+    lines = str(inside.get("message") or "").strip().splitlines()
+    return f"{name}: {lines[0]}" if lines else name
 
 
 def add_codecs() -> None:

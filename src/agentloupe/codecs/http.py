@@ -5,13 +5,13 @@ Neither library is imported here: a value of their types means that it is loaded
 
 from __future__ import annotations
 
-import base64
 import datetime as dt
 import sys
 from types import ModuleType
 from typing import Any, cast
 
 from agentloupe.canonical import Json
+from agentloupe.codecs.scalars import bytes_of, bytes_wire
 from agentloupe.codecs.walk import Codec, Inner, Value, add_codec
 from agentloupe.errors import NotRebuildable
 
@@ -48,11 +48,14 @@ def _read_headers(module: Any, wire: Json) -> Any:
 def _content(value: Any) -> Json:
     """The body as far as it was read; `None` when it was not."""
     content: object = value.__dict__.get("_content")
-    return base64.b64encode(content).decode("ascii") if isinstance(content, bytes) else None
+    return bytes_wire(content) if isinstance(content, bytes) else None
 
 
-def _read_content(wire: Json) -> bytes | None:
-    return None if wire is None else base64.b64decode(cast("str", wire), validate=True)
+def _put_content(made: Any, wire: Json) -> Any:
+    """What was never read stays unread: asking for it raises what it raised then."""
+    if wire is None:
+        made.__dict__.pop("_content", None)
+    return made
 
 
 def _write_request(value: Any, _: Inner) -> Json:
@@ -69,9 +72,10 @@ def _read_request(wire: Json, _: Value) -> object:
     if not isinstance(wire, dict):
         raise NotRebuildable("a recorded request is no object")
     module: Any = _module(wire)
-    made = module.Request(wire["method"], wire["url"], content=_read_content(wire.get("content")))
+    content = wire.get("content")
+    made = module.Request(wire["method"], wire["url"], content=b"" if content is None else bytes_of(content))
     made.headers = _read_headers(module, wire["headers"])
-    return made
+    return _put_content(made, content)
 
 
 def _write_response(value: Any, inner: Inner) -> Json:
@@ -98,15 +102,14 @@ def _read_response(wire: Json, value: Value) -> object:
         "reason_phrase": cast("str", wire["reason"]).encode("ascii", "replace"),
     }
     # The recorded content is decoded already: headers that say otherwise are put on afterwards.
-    content = _read_content(wire.get("content"))
-    made = module.Response(
-        wire["status"], content=content or b"", request=value(wire.get("request")), extensions=extensions
-    )
+    content = wire.get("content")
+    body = b"" if content is None else bytes_of(content)
+    made = module.Response(wire["status"], content=body, request=value(wire.get("request")), extensions=extensions)
     made.headers = _read_headers(module, wire["headers"])
     seconds = wire.get("elapsed")
     if isinstance(seconds, int | float):
         made.elapsed = dt.timedelta(seconds=seconds)
-    return made
+    return _put_content(made, content)
 
 
 def add_codecs() -> None:

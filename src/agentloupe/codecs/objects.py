@@ -15,6 +15,7 @@ from typing import Any, cast
 
 from agentloupe.canonical import Json
 from agentloupe.codecs.classes import class_wire, find_class, type_name
+from agentloupe.codecs.missing import attributes_if_recorded
 from agentloupe.codecs.walk import CannotRecord, Codec, Inner, Value, add_codec, attributes, items, only
 from agentloupe.errors import NotRebuildable
 
@@ -179,9 +180,11 @@ def _read_model(wire: Json, value: Value) -> object:
     chosen = more.get("set")
     object.__setattr__(made, "__dict__", fields)
     object.__setattr__(made, "__pydantic_fields_set__", set(fields) if chosen is None else set(items(chosen, value)))
-    for part in ("extra", "private"):
-        held = more.get(part)
-        object.__setattr__(made, f"__pydantic_{part}__", None if held is None else attributes(held, value))
+    extra, private = more.get("extra"), more.get("private")
+    object.__setattr__(made, "__pydantic_extra__", None if extra is None else attributes(extra, value))
+    object.__setattr__(
+        made, "__pydantic_private__", None if private is None else attributes_if_recorded(private, value)
+    )
     return made
 
 

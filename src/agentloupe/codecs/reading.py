@@ -73,6 +73,10 @@ def _lost(inside: Json) -> Json:
     return f"(not recordable: {cast('dict[str, Json]', inside)['type']})"
 
 
+def _bytes(inside: Json) -> Json:
+    return inside.get("utf-8") if isinstance(inside, dict) else inside
+
+
 def _as_text(inside: Json) -> Json:
     return inside if isinstance(inside, str) else _first(inside)
 
@@ -80,10 +84,9 @@ def _as_text(inside: Json) -> Json:
 _SHOW: dict[str, Callable[[Json], Json]] = {
     **dict.fromkeys(("$tuple", "$set", "$frozenset", "$namespace"), _shown),
     **dict.fromkeys(("$datetime", "$time"), _as_text),
-    **dict.fromkeys(
-        ("$float", "$bytes", "$bytearray", "$decimal", "$uuid", "$date", "$zoneinfo", "$type"), lambda inside: inside
-    ),
+    **dict.fromkeys(("$float", "$decimal", "$uuid", "$date", "$zoneinfo", "$type"), lambda inside: inside),
     **dict.fromkeys(("$path", "$namedtuple", "$dataclass", "$custom"), _second),
+    **dict.fromkeys(("$bytes", "$bytearray"), _bytes),
     "$deque": _first,
     "$dict": _pairs,
     "$ordered": _pairs,

@@ -38,15 +38,30 @@ def _text(wire: Json) -> str:
     return wire
 
 
+def bytes_wire(value: bytes | bytearray) -> Json:
+    """Bytes as JSON: as text where they are UTF-8 (so that people and secret removal can read them), else base64."""
+    try:
+        return {"utf-8": value.decode()}
+    except UnicodeDecodeError:
+        return base64.b64encode(value).decode("ascii")
+
+
+def bytes_of(wire: Json) -> bytes:
+    """The reverse of `bytes_wire`."""
+    if isinstance(wire, dict):
+        return _text(wire.get("utf-8")).encode()
+    return base64.b64decode(_text(wire), validate=True)
+
+
 # --- numbers and bytes ------------------------------------------------------------------------------------------------
 
 
 def _write_bytes(value: bytes | bytearray, _: Inner) -> Json:
-    return base64.b64encode(value).decode("ascii")
+    return bytes_wire(value)
 
 
 def _read_bytes(wire: Json, _: Value) -> bytes:
-    return base64.b64decode(_text(wire), validate=True)
+    return bytes_of(wire)
 
 
 def _write_complex(value: complex, inner: Inner) -> Json:
@@ -100,13 +115,23 @@ def _read_deque(wire: Json, value: Value) -> collections.deque[object]:
     return collections.deque(items(inside, value), maxlen)
 
 
+def _harmless(factory: object) -> bool:
+    """Whether a default factory is one that data may name: a class of the interpreter or of `collections`."""
+    return factory is None or (isinstance(factory, type) and factory.__module__ in ("builtins", "collections"))
+
+
 def _write_defaultdict(value: collections.defaultdict[object, object], inner: Inner) -> Json:
+    if not _harmless(value.default_factory):
+        raise CannotRecord
     return [inner(value.default_factory, "default_factory"), _write_pairs(value, inner)]
 
 
 def _read_defaultdict(wire: Json, value: Value) -> object:
-    factory, inside = only(wire, object, list)
-    return collections.defaultdict(cast("Any", value(factory)), pairs(inside, value))
+    named, inside = only(wire, object, list)
+    factory: Any = value(named)
+    if not _harmless(factory):
+        raise NotRebuildable("a recorded defaultdict names a factory that data may not name")
+    return collections.defaultdict(factory, pairs(inside, value))
 
 
 def _write_namespace(value: types.SimpleNamespace, inner: Inner) -> Json:

@@ -6,7 +6,7 @@
 | `{"$tuple": [...]}`, `$set`, `$frozenset` (in canonical order), `$deque` (items, maxlen) | containers |
 | `{"$dict": [[key, value], ...]}` | a dict with keys that are no text, or one that looks like a tag; in order |
 | `$ordered` (items), `$defaultdict` (factory, items), `$namespace` (attributes) | relatives of dict |
-| `$bytes`, `$bytearray` (base64), `$complex` (two floats), `$range`, `$decimal`, `$fraction`, `$uuid`, `$path` | scalars |
+| `$bytes`, `$bytearray` (`{"utf-8": text}`, or base64), `$complex` (two floats), `$range`, `$decimal`, `$fraction`, `$uuid`, `$path` | scalars |
 | `$datetime`, `$date`, `$time` (ISO 8601), `$timedelta` (days, seconds, microseconds), `$timezone`, `$zoneinfo` | time |
 | `$type` (class) | a class used as a value |
 | `$enum` (class, name) | a member; (class, null, value) for combined flags |

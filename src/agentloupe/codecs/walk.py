@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import isfinite, isnan
-from typing import Any, Protocol, cast
+from typing import Any, NamedTuple, cast
 
 from agentloupe.canonical import Json
 from agentloupe.codecs.classes import type_name
@@ -27,20 +27,30 @@ _TYPES = 2000
 _LEAVES = frozenset({str, int, bool, type(None)})
 
 
-@dataclass(frozen=True, slots=True)
-class Lost:
+class Lost(NamedTuple):
     """A value that could not be recorded: where it stands (`$.order.connection`) and its type."""
 
     path: str
     type: str
 
 
-class Inner(Protocol):
-    """Encodes a part of the value at hand. `key`: where it stands in it."""
+class Inner:
+    """Encodes the parts of the value at hand."""
 
-    def __call__(self, part: object, key: object, /) -> Json:
-        """The part as JSON."""
-        ...
+    __slots__ = ("_depth", "_encoder", "_path")
+
+    def __init__(self, encoder: Encoder, path: Path, depth: int) -> None:
+        self._encoder = encoder
+        self._path = path
+        self._depth = depth
+
+    def __call__(self, part: object, key: object) -> Json:
+        """The part as JSON. `key`: where it stands in the value."""
+        return self._encoder.value(part, (self._path, key), self._depth)
+
+    def lose(self, value: object) -> None:
+        """Lists the value itself as one that cannot be rebuilt, though it is written."""
+        self._encoder.lose(value, self._path)
 
 
 class CannotRecord(Exception):
@@ -127,14 +137,14 @@ class Encoder:
                 return flat
             return self._deep(value, kind, path, depth)
         except CannotRecord:
-            return self._lose(value, path)
+            return self.lose(value, path)
         except Exception:  # noqa: BLE001  # a user's property, __str__ or a change from another thread: not our failure
-            return self._lose(value, path)
+            return self.lose(value, path)
 
     def _deep(self, value: object, kind: type, path: Path, depth: int) -> Json:
         """A value with others inside."""
         if depth >= DEPTH or id(value) in self._open:
-            return self._lose(value, path)
+            return self.lose(value, path)
         self._open.add(id(value))
         try:
             if kind is dict:
@@ -178,10 +188,11 @@ class Encoder:
     def _other(self, value: object, path: Path, depth: int) -> Json:
         codec = _found.get(type(value)) or _codec_for(value)
         if codec is None:
-            return self._lose(value, path)
-        return {codec.tag: codec.write(value, lambda part, key: self.value(part, (path, key), depth))}
+            return self.lose(value, path)
+        return {codec.tag: codec.write(value, Inner(self, path, depth))}
 
-    def _lose(self, value: object, path: Path) -> Json:
+    def lose(self, value: object, path: Path) -> Json:
+        """What stands for a value that cannot be recorded; it is listed."""
         lost = Lost(_path_text(path), type_name(type(value)))
         self.lost.append(lost)
         return {"$unrecordable": {"type": lost.type, "path": lost.path}}
