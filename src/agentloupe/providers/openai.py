@@ -24,7 +24,7 @@ from agentloupe import ambient
 from agentloupe.errors import UsageError
 from agentloupe.providers import openai_calls as calls
 
-__all__ = ["PLACEHOLDER", "install", "placeholder_environment", "uninstall", "wrap", "wrap_openai"]
+__all__ = ["install", "uninstall", "wrap", "wrap_openai"]
 
 Client = TypeVar("Client")
 
@@ -82,19 +82,6 @@ def _wrapping(init: Any) -> Any:
         wrap(self)
 
     return wrapped
-
-
-PLACEHOLDER = "loupe-replays-and-sends-nothing"
-
-
-def placeholder_environment() -> dict[str, str]:
-    """Variables to set where they are not set, so that clients can be made in a replay: the SDK wants a key at once.
-
-    The key opens nothing, and no request is sent with it.
-    """
-    import os
-
-    return {name: PLACEHOLDER for name in ("OPENAI_API_KEY", "AZURE_OPENAI_API_KEY") if not os.environ.get(name)}
 
 
 # --- classes ----------------------------------------------------------------------------------------------------------

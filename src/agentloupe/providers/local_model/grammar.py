@@ -19,7 +19,7 @@ MAX_CALLS = 4
 """Tool calls of one answer."""
 
 MAX_TOOLS = 64
-MAX_TEXT = 300
+MAX_TEXT = 200
 """Characters of an answer without a schema."""
 
 _MAX_STRING, _MAX_ITEMS, _MAX_DEPTH = 80, 8, 32

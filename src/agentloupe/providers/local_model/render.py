@@ -22,7 +22,7 @@ from typing import Any, cast
 from agentloupe.providers.local_model.worked import Worked
 from agentloupe.providers.loopback import RequestError, mapping
 
-__all__ = ["ANSWER", "CALL", "Parsed", "parse", "render", "render_worked"]
+__all__ = ["ANSWER", "CALL", "Parsed", "parse", "render", "render_examples", "render_worked"]
 
 CALL, RESULT, QUESTION, ANSWER = "Call: ", "Result: ", "Question: ", "Answer: "
 
@@ -36,19 +36,19 @@ class Parsed:
     whole: bool
 
 
-def render(
-    messages: Sequence[Mapping[str, Any]], examples: Sequence[Worked], tools: Sequence[Mapping[str, Any]]
-) -> str:
-    """The whole prompt: examples, instructions, the names of the tools, the conversation.
+def render_examples(examples: Sequence[Worked]) -> str:
+    """The part of the prompt that all conversations with the same tools share, and that the engine computes once."""
+    return "".join(f"{render_worked(example)}\n" for example in examples)
 
-    Examples come first, so that every conversation shares them and the engine computes them once.
+
+def render(messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]]) -> str:
+    """The prompt after the examples: instructions, the names of the tools, the conversation.
 
     Raises:
         RequestError: a role or a content part that this model cannot read.
     """
     instructions = [_text(m) for m in messages if m["role"] in ("system", "developer")]
-    head = [render_worked(example) for example in examples]
-    head += [f"{_line(text)}\n" for text in instructions if text.strip()]
+    head = [f"{_line(text)}\n" for text in instructions if text.strip()]
     if tools:
         head.append(f"Tools: {', '.join(str(tool['name']) for tool in tools)}\n")
     lines = [line for at, m in enumerate(messages) for line in _lines(m, at)]
@@ -67,7 +67,7 @@ def render_worked(example: Worked) -> str:
 def parse(text: str) -> Parsed | None:
     """The message in what the model wrote; None if it is not in the lines above (the grammar was not applied)."""
     if text.startswith(ANSWER):
-        return Parsed(text.removeprefix(ANSWER).rstrip("\n"), (), text.endswith("\n"))
+        return Parsed(text.removeprefix(ANSWER).rstrip(), (), text.endswith("\n"))
     if not text.startswith(CALL):
         return None
     *lines, tail = text.split("\n")

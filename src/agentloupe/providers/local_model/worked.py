@@ -94,19 +94,19 @@ def _refund(order_id: str, amount: float, refund_id: str) -> WorkedCall:
 
 LIBRARY: tuple[Worked, ...] = (
     Worked(
-        "How much warmer is Cairo than Oslo now, in Celsius and Fahrenheit?",
+        "How much warmer is it in Cairo than in Oslo?",
         (
             (_weather("Oslo", 8.5, "rainy"), _weather("Cairo", 31.2, "sunny")),
             (_sum("31.2 - 8.5", 22.7),),
-            (_sum("(31.2 - 8.5) * 9 / 5", 40.86),),
         ),
-        "The difference is 22.7 C, which is 40.86 F. Cairo is warmer.",
+        "The difference is 22.7 C. Cairo is warmer.",
     ),
     Worked(
-        "what is the difference in temperature between Lima and Madrid now, and in Fahrenheit?",
+        "what is the difference in temperature between Lima and Madrid, and in Fahrenheit?",
         (
             (_weather("Lima", 19.1, "cloudy"), _weather("Madrid", 27.4, "sunny")),
-            (_sum("27.4 - 19.1", 8.3), _sum("(27.4 - 19.1) * 9 / 5", 14.94)),
+            (_sum("27.4 - 19.1", 8.3),),
+            (_sum("(27.4 - 19.1) * 9 / 5", 14.94),),
         ),
         "The difference is 8.3 C, which is 14.94 F. Madrid is warmer.",
     ),
