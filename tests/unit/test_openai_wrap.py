@@ -478,17 +478,6 @@ def test_programs_that_wrap_nothing(model: Model) -> None:
     assert len(kept) == 1
 
 
-def test_a_client_can_be_made_without_a_key_where_nothing_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(openai.OpenAIError):
-        OpenAI()
-    for name, value in wrapping.placeholder_environment().items():
-        monkeypatch.setenv(name, value)
-    with OpenAI() as client:
-        assert client.api_key == wrapping.PLACEHOLDER
-    monkeypatch.setenv("OPENAI_API_KEY", "mine")
-    assert "OPENAI_API_KEY" not in wrapping.placeholder_environment()
-
-
 # --- other ways into the SDK ------------------------------------------------------------------------------------------
 
 

@@ -1,0 +1,254 @@
+"""A model behind an OpenAI-compatible address: whole requests go out exactly as they are given, once.
+
+    endpoint = Endpoint("http://127.0.0.1:8080/v1", api_key="...")
+    answer = endpoint.send({"model": "small-chat-1", "messages": [...]})
+
+Nothing is retried, renamed, dropped or added: what a provider refuses is reported as it refused it. Built on the
+standard library, since a fork needs no client library. Shapes follow the public API reference of chat completions.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import ssl
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+from agentloupe import __version__
+from agentloupe.ambient import monotonic_ms, now
+from agentloupe.call import Attrs
+from agentloupe.canonical import Json, dumps
+from agentloupe.errors import ConfigError, ModelRefused, ModelUnreachable, ProviderError
+from agentloupe.ports import Answer
+from agentloupe.providers.chat import host_of, provider_of, response_facts
+
+__all__ = ["MAX_ANSWER", "Endpoint"]
+
+MAX_ANSWER = 64 * 1024 * 1024
+"""Bytes of the largest answer that is read."""
+
+_LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+_START = "start a model server there, or set LLM_BASE_URL; `agentloupe demo --model local` starts a small one by itself"
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """Sends chat completion requests to one address.
+
+    Attributes:
+        base_url: up to and without `/chat/completions`, for instance `https://api.openai.com/v1`.
+        api_key: sent as a bearer token, if there is one; in no message and no printed form.
+        timeout: seconds to connect, and seconds between two parts of an answer.
+        headers: further headers.
+    """
+
+    base_url: str
+    api_key: str | None = field(default=None, repr=False)
+    timeout: float = 600.0
+    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+
+    def __post_init__(self) -> None:
+        if not _is_address(self.base_url):
+            raise ConfigError("LLM_BASE_URL is no http(s) address", hint="for instance http://127.0.0.1:8080/v1")
+        if "@" in urlsplit(self.base_url).netloc:
+            raise ConfigError("LLM_BASE_URL holds a user or password", hint="a key belongs in LLM_API_KEY")
+        if self.api_key and not (self.api_key.isascii() and self.api_key.isprintable()):
+            raise ConfigError("LLM_API_KEY holds characters that no key has", hint="a line break, perhaps")
+
+    @property
+    def address(self) -> str:
+        """The base address as messages name it: without a query."""
+        return self.base_url.partition("?")[0].rstrip("/")
+
+    @property
+    def provider(self) -> str:
+        """Who answers there."""
+        return provider_of(self.base_url)
+
+    @staticmethod
+    def facts(response: Json) -> Attrs:
+        """Structural facts of a response: model, usage, tokens, finish reason."""
+        return response_facts(response)
+
+    def send(self, request: Mapping[str, Json]) -> Answer:
+        """Sends one request body, once.
+
+        Raises:
+            ModelUnreachable: nobody answers there, or the connection broke.
+            ModelRefused: an error status, with the provider's body and what it says about waiting.
+            ProviderError: the answer is no JSON object, or too large.
+        """
+        began = monotonic_ms()
+        status, headers, body = self._exchange(dumps(dict(request)))
+        tries: list[Json] = [{"status": status, "started_ms": 0.0, "ms": round(monotonic_ms() - began, 3)}]
+        if status >= 400:
+            raise _refused(status, headers, self._without_key(body))
+        response = self._read(status, body)
+        facts: dict[str, Json] = {**response_facts(response), "provider": self.provider, "tries": tries}
+        request_id = headers.get("x-request-id")
+        if request_id is not None:
+            facts["request_id"] = request_id
+        return Answer(response=response, facts=facts)
+
+    def _exchange(self, body: bytes) -> tuple[int, Mapping[str, str], bytes]:
+        """(status, headers with names in lower case, body)."""
+        head = {
+            "content-type": "application/json",
+            "accept": "application/json",
+            "user-agent": f"agent-loupe/{__version__}",
+            **({"authorization": f"Bearer {self.api_key}"} if self.api_key else {}),
+            **{name.lower(): value for name, value in self.headers.items()},
+        }
+        asked = urllib.request.Request(f"{self.base_url.rstrip('/')}/chat/completions", body, head, method="POST")  # noqa: S310  # http or https, see __post_init__
+        try:
+            with self._open(asked) as reply:
+                return _read_reply(reply)
+        except (OSError, http.client.HTTPException) as error:
+            raise self._unreachable(error) from None
+
+    def _open(self, asked: urllib.request.Request) -> Any:
+        """The reply, whatever its status."""
+        try:
+            return self._opener().open(asked, timeout=self.timeout)
+        except urllib.error.HTTPError as error:
+            return error
+
+    def _opener(self) -> urllib.request.OpenerDirector:
+        """No redirects (a body must not wander), and no proxy between here and this machine."""
+        handlers: list[urllib.request.BaseHandler] = [_NoRedirect()]
+        if host_of(self.base_url) in _LOOPBACK:
+            handlers.append(urllib.request.ProxyHandler({}))
+        return urllib.request.build_opener(*handlers)
+
+    def _without_key(self, body: bytes) -> bytes:
+        """An error body; some providers repeat the key in it."""
+        return body.replace(self.api_key.encode(), b"***") if self.api_key else body
+
+    def _unreachable(self, error: Exception) -> ModelUnreachable:
+        reason: object = getattr(error, "reason", error)
+        if isinstance(reason, ConnectionRefusedError):
+            return ModelUnreachable(f"no model answers at {self.address}: the connection was refused", hint=_START)
+        if isinstance(reason, TimeoutError):
+            return ModelUnreachable(f"the model at {self.address} did not answer within {self.timeout:g} s")
+        if isinstance(reason, socket.gaierror):
+            return ModelUnreachable(f"the host of {self.address} is not known", hint="check LLM_BASE_URL")
+        if isinstance(reason, ssl.SSLError):
+            return ModelUnreachable(f"no safe connection to {self.address}: {reason.reason or 'TLS failed'}")
+        return ModelUnreachable(f"the connection to {self.address} broke ({type(reason).__name__})")
+
+    def _read(self, status: int, body: bytes) -> dict[str, Json]:
+        try:
+            value: object = json.loads(body)
+        except ValueError:
+            value = None
+        if not isinstance(value, dict):
+            raise ProviderError(
+                f"the model at {self.address} answered {status} with a body that is no JSON object ({len(body)} bytes)",
+                hint="is this the address of an OpenAI-compatible API, with its /v1?",
+                reason="malformed_answer",
+            )
+        return cast("dict[str, Json]", value)
+
+
+def _is_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        return False
+    return (
+        parts.scheme in ("http", "https")
+        and bool(parts.hostname)
+        and url.isascii()
+        and url.isprintable()
+        and " " not in url
+    )
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_: Any, **__: Any) -> None:
+        return None
+
+
+def _read_reply(reply: Any) -> tuple[int, Mapping[str, str], bytes]:
+    body = reply.read(MAX_ANSWER + 1)
+    if len(body) > MAX_ANSWER:
+        raise ProviderError(f"the model's answer is larger than {MAX_ANSWER} bytes", reason="malformed_answer")
+    left: object = getattr(reply, "length", None)
+    if isinstance(left, int) and left > 0:
+        raise http.client.IncompleteRead(body, left)
+    return reply.status, {name.lower(): value for name, value in reply.headers.items()}, body
+
+
+_ABOUT = {
+    401: "check LLM_API_KEY",
+    403: "this key may not use this model",
+    404: "check LLM_MODEL and LLM_BASE_URL (with its /v1)",
+    429: "wait, or ask for less at once",
+}
+
+
+def _refused(status: int, headers: Mapping[str, str], body: bytes) -> ModelRefused:
+    """One line: the status, what the provider says, the parameter it names. The whole body stands beside."""
+    try:
+        value: object = json.loads(body)
+    except ValueError:
+        value = body.decode("utf-8", "replace")
+    wait = _seconds(headers)
+    hint = (
+        f"wait {wait:g} s" if wait is not None else _ABOUT.get(status, "the server failed" if status >= 500 else None)
+    )
+    said = _said(value)
+    return ModelRefused(
+        f"the model answered HTTP {status}{f': {said}' if said else ''}",
+        status=status,
+        body=value,
+        retry_after=wait,
+        hint=hint,
+    )
+
+
+def _said(body: object) -> str:
+    """The provider's own message with the parameter that it names: one line of at most 300 characters."""
+    error: object = (
+        cast("dict[str, object]", body).get("error", cast("object", body)) if isinstance(body, dict) else None
+    )
+    if isinstance(error, str):
+        return _line(error)
+    if not isinstance(error, dict):
+        return ""
+    members = cast("dict[str, object]", error)
+    message, param = members.get("message"), members.get("param")
+    text = _line(message) if isinstance(message, str) else ""
+    return f"{text} (param {param})" if isinstance(param, str) and param else text
+
+
+def _line(text: str) -> str:
+    """Printable, on one line, without anything that looks like a key (some providers repeat a part of it)."""
+    words = ["***" if word.lstrip("\"'(:").startswith(("sk-", "key-", "Bearer")) else word for word in text.split()]
+    line = "".join(c for c in " ".join(words) if c.isprintable())
+    return line if len(line) <= 300 else f"{line[:299]}…"
+
+
+def _seconds(headers: Mapping[str, str]) -> float | None:
+    """Seconds that the provider asks to wait: `retry-after-ms`, or `retry-after` in seconds or as a date (RFC 9110)."""
+    try:
+        if (text := headers.get("retry-after-ms")) is not None:
+            return max(float(text) / 1000, 0.0)
+        text = headers.get("retry-after")
+        if text is None:
+            return None
+        if text.strip().isdecimal():
+            return float(text)
+        from datetime import datetime
+
+        return max((parsedate_to_datetime(text) - datetime.fromisoformat(now())).total_seconds(), 0.0)
+    except (ValueError, TypeError):
+        return None
