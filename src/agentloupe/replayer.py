@@ -417,7 +417,7 @@ class Replayer:
         except Damaged as wrong:
             self._halt_damaged(wrong, recorded)
         try:
-            value = call.decode(output) if recorded.status == "ok" else codecs.decode(output)
+            value = _result_of(call, recorded, output) if recorded.status == "ok" else codecs.decode(output)
         except Exception as wrong:  # noqa: BLE001  # also what a codec or a client's types raise on a foreign shape
             self._halt_unbuilt(wrong, recorded)
         if recorded.status == "ok":
@@ -678,6 +678,10 @@ class Replayer:
                 top = outer
             count += call.events if top.call_id in self._served else 0
         return count
+
+
+def _result_of(call: Call, recorded: RecordedCall, output: Json) -> object:
+    return call.complete(call.decode(output), recorded.attrs)
 
 
 def _without_context(value: Json) -> Json:
