@@ -82,7 +82,8 @@ def verify(recording: Recording, *, bodies: bool = True, anchor: Head | None = N
     events = recording.events
     fault = _chain_fault(recording) or _end_fault(recording, anchor)
     erased = any(event.type == "run.erased" for event in events)
-    checked = _Bodies(recording, erased)
+    coverage = _coverage(events)
+    checked = _Bodies(recording, excused=erased or coverage == "lossy")
     if bodies:
         checked.run()
     fault = fault or (checked.faults[0] if checked.faults else None)
@@ -100,8 +101,8 @@ def verify(recording: Recording, *, bodies: bool = True, anchor: Head | None = N
         ended=ended,
         erased=erased,
         anchored=anchor is not None and fault is None,
-        coverage="limited_replay" if erased or checked.missing else _coverage(events),
-        notes=tuple(_notes(recording, anchor, ended=ended, erased=erased, bodies=bodies)),
+        coverage="limited_replay" if coverage != "lossy" and (erased or checked.missing) else coverage,
+        notes=tuple(_notes(recording, anchor, checked, ended=ended, erased=erased, bodies=bodies)),
         reader=f"agentloupe {__version__}",
     )
 
@@ -144,9 +145,9 @@ def _linked(events: Sequence[Event], fault: Fault | None) -> int:
 class _Bodies:
     """Looks at every body that the events name and at every body that those need, some at a time."""
 
-    def __init__(self, recording: Recording, erased: bool) -> None:
+    def __init__(self, recording: Recording, *, excused: bool) -> None:
         self.recording = recording
-        self.erased = erased
+        self.excused = excused  # the events themselves say that bodies are gone
         self.good = 0
         self.missing = 0
         self.faults: list[Fault] = []
@@ -197,7 +198,7 @@ class _Bodies:
 
     def _not_there(self, digest: str) -> None:
         self.missing += 1
-        if not self.erased:
+        if not self.excused:
             self._add(Fault(self._named_by[digest], "body_missing", digest, "nothing"))
 
     def _add(self, fault: Fault) -> None:
@@ -212,7 +213,9 @@ def _coverage(events: Sequence[Event]) -> Coverage:
     return "full"
 
 
-def _notes(recording: Recording, anchor: Head | None, *, ended: bool, erased: bool, bodies: bool) -> Iterator[str]:
+def _notes(
+    recording: Recording, anchor: Head | None, checked: _Bodies, *, ended: bool, erased: bool, bodies: bool
+) -> Iterator[str]:
     if not ended:
         yield "no run.finished: the run is still going on, or was interrupted, or its tail was cut"
     if anchor is None:
@@ -222,6 +225,8 @@ def _notes(recording: Recording, anchor: Head | None, *, ended: bool, erased: bo
         yield f"anchored to sequence {anchor.sequence} only"
     if erased:
         yield "bodies were removed (run.erased): limited_replay"
+    elif checked.missing:
+        yield f"{checked.missing} bodies are not there"
     if not bodies:
         yield "bodies not looked at"
 

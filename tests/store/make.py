@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import count
-from typing import Any
+from typing import Any, cast
 
 from agentloupe.ambient import Place
 from agentloupe.call import Call, Effect, Kind, Outcome, OutcomeStatus
-from agentloupe.canonical import key_of
+from agentloupe.canonical import digest_bytes, key_of
 from agentloupe.event import Draft
 from agentloupe.pack import Body
 from agentloupe.ports import Durability, RunWriter, Store
@@ -36,8 +36,8 @@ def call(kind: Kind, name: str, value: Any, *, effect: Effect | None = None, **a
         input=value,
         effect=effect,
         attrs=attrs,
-        encode=lambda v: v,
-        decode=lambda v: v,  # type: ignore[arg-type,return-value]
+        encode=lambda v: cast("Any", v),
+        decode=lambda v: v,
     )
 
 
@@ -135,13 +135,4 @@ def erased_drafts() -> list[Draft]:
 
 
 def body(text: bytes) -> Body:
-    from agentloupe.canonical import digest_bytes
-
     return Body(digest_bytes(text), text, ())
-
-
-Opens = Callable[[], Store]
-
-
-def numbered(prefix: str, n: int) -> Iterator[str]:
-    return (f"{prefix}-{i}" for i in range(n))

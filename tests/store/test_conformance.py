@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -126,7 +127,7 @@ def test_grouped_events_are_bounded(store: Store) -> None:
     author = Author(store, "run-1").started()
     for _ in range(600):
         author.clock("grouped")
-    assert len(store.recording("run-1").events) >= 512
+    assert len(store.recording("run-1").events) > 601 - 256
     author.writer.close()
     assert len(store.recording("run-1").events) == 601
 
@@ -292,8 +293,9 @@ def test_a_fork_keeps_the_bodies_of_its_prefix_when_the_parent_goes(store: Store
 
 def copied(event: Draft) -> Draft:
     """An event of a parent, as a fork appends it."""
-    values = {name: getattr(event, name) for name in Draft.__dataclass_fields__}
-    return Draft(**{**values, "event_id": f"copy-{event.event_id}", "copied_hash": "c" * 64, "source": "recorded"})
+    values: dict[str, Any] = {name: getattr(event, name) for name in Draft.__dataclass_fields__}
+    values |= {"event_id": f"copy-{event.event_id}", "copied_hash": "c" * 64, "source": "recorded"}
+    return Draft(**values)
 
 
 def test_orphans_are_collected(store: Store) -> None:

@@ -90,6 +90,7 @@ def test_folding_bit_by_bit_gives_what_folding_at_once_gives() -> None:
     events = store.recording("run-1").events
     fold = Projector("run-1")
     steps: dict[int, object] = {}
+    delta = fold.take()
     for event in events:
         fold.add(event)
         delta = fold.take()

@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 
-from agentloupe.errors import OwnerAlive, StoreError
+from agentloupe.errors import LoupeError, OwnerAlive, StoreError
 from agentloupe.event import Draft, Head
 from agentloupe.pack import Body
 from agentloupe.ports import Durability, Fold
@@ -24,6 +24,8 @@ __all__ = ["SqliteWriter", "put_events"]
 GROUP_EVENTS = 256
 GROUP_BYTES = 4_000_000
 """Bounds of what waits in memory; whoever reaches one writes, and waits for it."""
+KEPT_BYTES = 64_000_000
+"""Bytes of bodies that are kept while the store cannot be written; beyond, the run loses some."""
 _KNOWN = 200_000
 """Digests that are remembered as stored; beyond, the database is asked again."""
 
@@ -95,7 +97,17 @@ class SqliteWriter:
                 self._bytes += size
                 self._flusher.wake(self)
                 return
-            self._write([*self._drafts, *drafts], [*self._bodies, *prepared], full=durability == "full")
+            try:
+                self._write([*self._drafts, *drafts], [*self._bodies, *prepared], full=durability == "full")
+            except LoupeError:
+                self._keep(prepared, size)
+                raise
+
+    def _keep(self, prepared: Sequence[Prepared], size: int) -> None:
+        """Bodies of a refused append wait for the next one: whoever packed them will refer to them without giving them again."""
+        if self._bytes + size <= KEPT_BYTES:
+            self._bodies += prepared
+            self._bytes += size
 
     def _may_wait(self, events: int, size: int) -> bool:
         return len(self._drafts) + events < GROUP_EVENTS and self._bytes + size < GROUP_BYTES

@@ -1,0 +1,50 @@
+"""A program that records into a store until it is killed. Says on its output how far it got; run by test_crash.
+
+usage: writer_child.py PATH RUN CALLS POINT
+POINT: `-`, or the name of a place in the append where the process kills itself at the last call.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from typing import Any
+
+from agentloupe.store import bodies, open_url, writer
+from tests.store.make import Author
+
+
+def die(*_: Any, **__: Any) -> Any:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def arm(author: Author, point: str) -> None:
+    """Puts a kill into one place of the next append."""
+    if point == "before-bodies":
+        bodies.put = die
+    elif point == "after-bodies":
+        bodies.link = die
+    elif point == "before-events":
+        writer.put_events = die
+    elif point == "before-view":
+        author.writer._projection.write = die  # type: ignore[attr-defined]
+    elif point == "after-commit":
+        author.writer._projection.keep = die  # type: ignore[attr-defined]
+
+
+def main(path: str, run: str, calls: int, point: str) -> None:
+    store = open_url(path)
+    author = Author(store, run).started()
+    for i in range(calls):
+        if point != "-" and i == calls - 1:
+            arm(author, point)
+        author.tool("count", {"i": i, "text": f"some text that is new at every call {i} " * 20}, {"i": i})
+        print(i, flush=True)
+    while True:
+        author.clock("grouped")
+        sys.stdin.read(1)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4])
