@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, cast
+from typing import Annotated
 
 import typer
 
@@ -11,7 +11,7 @@ from agentloupe.cli.output import Output, harmless
 from agentloupe.cli.views import cost_text, counts_text, run_json, status_style, tokens_text
 from agentloupe.errors import StoreError, UsageError
 from agentloupe.pricing import priced_run
-from agentloupe.run import STATUSES, Run, RunFilter, RunStatus
+from agentloupe.run import STATUSES, Run, RunFilter
 
 
 def command(
@@ -40,7 +40,7 @@ def command(
         raise UsageError(f"no such status: {status}", hint=f"one of {', '.join(STATUSES)}")
     wanted = RunFilter(
         agent=agent,
-        status=cast("RunStatus | None", status),
+        status=status,
         tag=tag,
         tool=tool,
         error=error,

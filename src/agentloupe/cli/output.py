@@ -13,7 +13,7 @@ from agentloupe.canonical import Json, dumps
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-__all__ = ["Output", "bytes_text", "debugging", "fail", "harmless", "short"]
+__all__ = ["Output", "bytes_text", "debugging", "fail", "harmless", "pretty", "short"]
 
 _debug = [False]
 
@@ -42,6 +42,14 @@ def short(value: Json, width: int = 72) -> str:
         return line
     kept = max(width - 12, 8)
     return f"{line[:kept]}... +{len(line) - kept}"
+
+
+def pretty(value: Json) -> str:
+    """A value as indented JSON; what is nested too deeply for that stays on one line."""
+    try:
+        return json.dumps(value, indent=2, ensure_ascii=False)
+    except RecursionError:
+        return dumps(value).decode()
 
 
 def bytes_text(count: int) -> str:

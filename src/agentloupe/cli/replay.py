@@ -1,0 +1,75 @@
+"""`agentloupe replay`: the same code, its recorded world, offline, to the first divergence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from agentloupe.cli.common import AsJson, Database, Debug
+from agentloupe.cli.output import Output
+from agentloupe.errors import UsageError
+from agentloupe.report import LEVELS
+
+_VERDICT_STYLES = {0: "green", 1: "red", 2: "magenta", 3: "yellow"}
+
+
+def command(
+    run: Annotated[str, typer.Argument(metavar="RUN|FILE", help="A run, or a .loupe file.", show_default=False)],
+    script: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[-- COMMAND...]", help="The script to drive, as you would type it.", show_default=False
+        ),
+    ] = None,
+    code: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODULE:FUNCTION", help="The agent to drive, with its recorded arguments.", show_default=False
+        ),
+    ] = None,
+    level: Annotated[str, typer.Option(help="How much must agree: flow, state or content.")] = "content",
+    expect: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Differences that are meant, as JSON; passes only if exactly those appear.",
+            show_default=False,
+        ),
+    ] = None,
+    until_failure: Annotated[
+        bool, typer.Option("--until-failure", help="Stop at the call that failed in the recording.")
+    ] = False,
+    pdb: Annotated[bool, typer.Option("--pdb", help="With --until-failure: open the debugger there.")] = False,
+    as_json: AsJson = False,
+    db: Database = None,
+    debug: Debug = False,
+) -> None:
+    """Drive an agent's code over a recording: no network, no credentials, nothing is executed.
+
+    Exit code 0 pass, 1 first divergence, 2 damaged recording, 3 could not run.
+    Examples: agentloupe replay last -- python my_agent.py "a question"; agentloupe replay last --code my_app.agents:support
+    """
+    from agentloupe.isolated import replay_code, replay_command
+
+    if level not in LEVELS:
+        raise UsageError(f"--level {level}: no such level", hint=f"one of {', '.join(LEVELS)}")
+    if code and script:
+        raise UsageError("replay takes --code or a command behind --, not both")
+    if pdb and not until_failure:
+        raise UsageError("--pdb needs --until-failure")
+    out = Output(as_json)
+    until: bool | str = "debugger" if pdb else until_failure
+    if script:
+        report = replay_command(run, script, store=db, level=level, expect=expect, until_failure=until)
+    else:
+        report = replay_code(run, code, store=db, level=level, expect=expect, until_failure=until)
+    if as_json:
+        out.document(report.as_json())
+    else:
+        first, _, rest = report.text().partition("\n")
+        out.line(first, style=_VERDICT_STYLES[report.exit_code])
+        if rest:
+            out.line(rest)
+    raise typer.Exit(report.exit_code)

@@ -1,0 +1,61 @@
+"""`agentloupe run`: record a script that uses the SDK."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from agentloupe.cli.common import Database, Debug
+from agentloupe.errors import UsageError
+from agentloupe.jsontext import Json
+
+
+def command(
+    script: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="-- COMMAND...", help="The script, as you would type it: python my_agent.py ...", show_default=False
+        ),
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the runs.", show_default=False)] = None,
+    tag: Annotated[list[str] | None, typer.Option(help="Tag of the runs; may be repeated.", show_default=False)] = None,
+    task: Annotated[str | None, typer.Option(help="Id of the task that the run works on.", show_default=False)] = None,
+    db: Database = None,
+    debug: Debug = False,
+) -> None:
+    """Run a Python script and record every agent in it. The exit code is the script's.
+
+    A script that opens no run of its own is recorded as one. Example: agentloupe run --name nightly -- python my_agent.py "a question"
+    """
+    from agentloupe import launch
+
+    if not script:
+        raise UsageError("run needs a command", hint="for instance: agentloupe run -- python my_agent.py")
+    fields: dict[str, Json] = {
+        "name": name,
+        "tags": list[Json](tag or ()),
+        "task_id": task,
+        "db": db,
+        "argv": list[Json](script),
+    }
+    with tempfile.TemporaryDirectory(prefix="agentloupe-") as folder:
+        spec = launch.write_spec(Path(folder) / "spec.json", "record", fields)
+        words = launch.command(spec, script)
+        sys.stdout.flush()
+        raise typer.Exit(_wait(words))
+
+
+def _wait(words: list[str]) -> int:
+    """Runs the child to its end; Ctrl-C reaches it through the terminal, and its own handling decides."""
+    with subprocess.Popen(words) as child:  # noqa: S603  # the person's own command, as typed
+        while True:
+            try:
+                code = child.wait()
+            except KeyboardInterrupt:
+                continue
+            return 128 - code if code < 0 else code

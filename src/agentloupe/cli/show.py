@@ -1,0 +1,273 @@
+"""`agentloupe show`: a run as a tree, or one step whole."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, cast
+
+import typer
+
+from agentloupe.cli.common import AsJson, Database, Debug, RunRef, opened
+from agentloupe.cli.output import Output, harmless, pretty, short
+from agentloupe.cli.views import (
+    cost_text,
+    counts_text,
+    run_json,
+    seconds_text,
+    status_style,
+    step_json,
+    tokens_text,
+)
+from agentloupe.errors import StepNotFound
+from agentloupe.jsontext import Json
+from agentloupe.run import Run, RunFilter
+from agentloupe.step import Step, Trace
+
+_SOURCE_STYLES = {"miss": "bold red", "cassette": "blue", "recorded": "dim", "live": ""}
+
+
+def command(
+    run: RunRef,
+    step: Annotated[
+        int | None, typer.Argument(metavar="[STEP]", help="Show this step whole.", show_default=False)
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Show at most this many steps.")] = 200,
+    first: Annotated[int, typer.Option("--first", min=0, help="Begin with this step.")] = 0,
+    headers: Annotated[bool, typer.Option("--headers", help="With --json: leave out inputs and outputs.")] = False,
+    as_json: AsJson = False,
+    db: Database = None,
+    debug: Debug = False,
+) -> None:
+    """Show a run as a tree of steps, or one step with all that was sent and came back.
+
+    Examples: agentloupe show last; agentloupe show last 3
+    """
+    from agentloupe.api import resolve
+    from agentloupe.pricing import priced_trace
+    from agentloupe.project import load_step
+
+    out = Output(as_json)
+    with opened(db) as store:
+        run_id = resolve(store, run)
+        recording = store.recording(run_id)
+        row = store.run(run_id)
+        assert row is not None
+        trace = priced_trace(Trace(row, tuple(store.steps(run_id))))
+        forks = store.runs(RunFilter(parent_run_id=run_id, limit=None))
+        if step is not None:
+            whole = load_step(recording, _step(trace, step))
+            response = _response(recording.body(whole.output_digest), whole) if whole.loaded else None
+            _show_step(out, whole, response)
+            return
+        chosen = trace.steps[first : first + limit] if not as_json else trace.steps[first:]
+        steps = chosen if headers else [load_step(recording, item) for item in chosen]
+    if as_json:
+        out.document(
+            {"run": run_json(trace.run), "forks": [fork.id for fork in forks], "steps": [step_json(s) for s in steps]}
+        )
+        return
+    _show_run(out, trace.run, forks)
+    _show_tree(out, steps)
+    if len(steps) < len(trace.steps):
+        out.line(f"steps {first} to {first + len(steps) - 1} of {len(trace.steps)}; more with --first and --limit")
+
+
+def _step(trace: Trace, idx: int) -> Step:
+    if not 0 <= idx < len(trace.steps):
+        there = f"steps are 0 to {len(trace.steps) - 1}" if trace.steps else "it has no steps"
+        raise StepNotFound(f"{trace.run.id} has no step {idx}", hint=there)
+    return trace.steps[idx]
+
+
+# --- a run ------------------------------------------------------------------------------------------------------------
+
+
+def _show_run(out: Output, run: Run, forks: Sequence[Run]) -> None:
+    out.line(f"{run.id}  {run.status}", style=f"bold {status_style(run.status)}".strip())
+    took = seconds_text(run.started_at, run.ended_at)
+    out.line(
+        f"  {run.name}: agent {run.agent}, started {run.started_at[:19].replace('T', ' ')} UTC"
+        + (f", took {took}" if took else "")
+    )
+    spent = (
+        ""
+        if run.parent_run_id is None
+        else f"; newly spent {tokens_text(run.new_input_tokens, run.new_output_tokens)}, {cost_text(run.new_cost)}"
+    )
+    tokens = tokens_text(run.total_input_tokens, run.total_output_tokens, run.usage_complete)
+    out.line(f"  tokens {tokens}; cost {cost_text(run.cost, run.cost_complete)}{spent}")
+    if run.parent_run_id is not None:
+        _show_lineage(out, run)
+    if run.coverage != "full":
+        out.line(f"  coverage {run.coverage}" + "".join(f"; {note}" for note in run.coverage_notes), style="yellow")
+    if run.fidelity:
+        out.line(f"  imported: {run.fidelity}", style="yellow")
+    if run.error:
+        out.line(f"  {run.error}", style="red")
+    if run.tags:
+        out.line(f"  tags {', '.join(run.tags)}")
+    if forks:
+        out.line(
+            f"  forked {len(forks)} times: {', '.join(fork.id for fork in forks[:5])}{' ...' if len(forks) > 5 else ''}"
+        )
+
+
+def _show_lineage(out: Output, run: Run) -> None:
+    at = "start" if run.forked_from_step is None else f"step {run.forked_from_step}"
+    arm = f", {run.arm}" if run.arm else ""
+    out.line(f"  fork of {run.parent_run_id} from {at}{arm}; tools answered by: {counts_text(run)}")
+    if run.overrides:
+        out.line("  changed: " + ", ".join(str(override.get("path", override)) for override in run.overrides))
+    if run.label == "hypothetical":
+        since = "" if run.hypothetical_from is None else f" from step {run.hypothetical_from} on"
+        out.line(
+            f"  hypothetical{since}: some answers were neither real nor recorded for that very call", style="yellow"
+        )
+    elif run.label:
+        out.line(f"  {run.label}: every answer was real, or recorded for that very call", style="green")
+
+
+def _show_tree(out: Output, steps: Sequence[Step]) -> None:
+    from rich.text import Text
+    from rich.tree import Tree
+
+    root = Tree("", hide_root=True, guide_style="dim")
+    places: dict[int, Tree] = {}
+    width = max(out.console.width - 24, 40)
+    for step in steps:
+        above = places.get(step.parent_idx, root) if step.parent_idx is not None else root
+        line = Text(no_wrap=True, overflow="ellipsis")
+        line.append(f"{step.idx:>3} ", style="bold")
+        line.append(f"{step.kind} ", style="dim")
+        line.append(harmless(step.name), style="" if step.status in ("ok", "open") else "red")
+        line.append(_figures(step), style="dim")
+        if step.source != "live":
+            line.append(
+                f" [{step.source}{', reused' if step.attrs.get('reused') else ''}]",
+                style=_SOURCE_STYLES.get(step.source, "magenta"),
+            )
+        node = above.add(line)
+        said = _said(step, width)
+        if said:
+            line.append(f"\n    {said}", style="red" if step.error else "")
+        places[step.idx] = node
+    out.draw(root)
+
+
+def _figures(step: Step) -> str:
+    took = seconds_text(step.started_at, step.ended_at) if step.source != "recorded" else ""
+    tokens = (
+        f"{step.input_tokens} in {step.output_tokens} out"
+        if step.kind == "llm" and step.input_tokens is not None
+        else ""
+    )
+    tries = step.attrs.get("tries")
+    again = f"{len(tries)} tries" if isinstance(tries, list) and len(tries) > 1 else ""
+    state = "" if step.status == "ok" else step.status
+    return "".join(f"  {part}" for part in (step.effect or "", took, tokens, again, state) if part)
+
+
+def _said(step: Step, width: int) -> str:
+    """The step in a line: what a model answered, what a tool was asked and gave."""
+    if step.error is not None:
+        given = short(step.input, width // 2) + " -> " if step.kind == "tool" else ""
+        return given + short(step.error, width - len(given))
+    if not step.loaded:
+        return f"({step.partial})" if step.partial else ""
+    if step.kind == "llm":
+        return short(_answer(step.output), width)
+    if step.kind == "agent":
+        return f"-> {short(step.output, width - 3)}" if step.status == "ok" else ""
+    if step.input in (None, {}, []):
+        return short(step.output, width)
+    half = width // 2 - 4
+    return f"{short(step.input, half)} -> {short(step.output, half)}"
+
+
+def _answer(message: Json) -> str:
+    if not isinstance(message, dict):
+        return short(message)
+    calls = [_asked(call) for call in cast("list[Any]", message.get("tool_calls") or [])]
+    content = message.get("content")
+    words = content if isinstance(content, str) else "" if content is None else short(content, 400)
+    return " ".join(part for part in (words, *(f"=> {call}" for call in calls)) if part)
+
+
+def _asked(call: Any) -> str:
+    whole = cast("dict[str, Any]", call) if isinstance(call, dict) else {}
+    function = cast("dict[str, Any]", whole.get("function") or {})
+    return f"{function.get('name', '?')}({function.get('arguments', '')})"
+
+
+# --- a step -----------------------------------------------------------------------------------------------------------
+
+
+def _response(value: Json, step: Step) -> Json:
+    return value if step.kind == "llm" and step.error is None else None
+
+
+def _show_step(out: Output, step: Step, response: Json) -> None:
+    if out.as_json:
+        out.document({**step_json(step), **({"response": response} if response is not None else {})})
+        return
+    out.line(f"step {step.idx}: {step.kind} {step.name}  {step.status}", style="bold")
+    for name, value in _facts(step):
+        out.line(f"  {name}: {value}")
+    if step.partial:
+        out.line(f"  not complete: {step.partial}", style="yellow")
+    if not step.loaded:
+        return
+    if step.kind == "llm" and isinstance(step.input, dict):
+        _show_request(out, step.input)
+    elif step.input is not None:
+        _block(out, "input", step.input)
+    if step.error is not None:
+        _block(out, "error", step.error)
+    else:
+        _block(out, "answer" if step.kind == "llm" else "output", step.output)
+
+
+def _facts(step: Step) -> list[tuple[str, str]]:
+    facts = [
+        ("started", step.started_at),
+        ("took", seconds_text(step.started_at, step.ended_at)),
+        ("answered by", step.source),
+        ("effect", step.effect or ""),
+        ("tokens", tokens_text(step.input_tokens, step.output_tokens) if step.kind == "llm" else ""),
+        ("cost", cost_text(step.cost) if step.kind == "llm" else ""),
+        ("events", f"{step.first_seq} to {step.last_seq}"),
+        ("matching key", (step.input_key or "")[:12]),
+    ]
+    facts += [(name, short(value, 120)) for name, value in step.attrs.items()]
+    return [(name, value) for name, value in facts if value]
+
+
+def _show_request(out: Output, request: dict[str, Json]) -> None:
+    messages = request.get("messages")
+    for message in messages if isinstance(messages, list) else []:
+        role = message.get("role", "?") if isinstance(message, dict) else "?"
+        if (
+            isinstance(message, dict)
+            and isinstance(message.get("content"), str)
+            and message.keys() <= {"role", "content"}
+        ):
+            _block(out, f"{role}", message["content"])
+        else:
+            _block(out, f"{role}", message)
+    tools = request.get("tools")
+    if isinstance(tools, list):
+        _block(out, f"tools ({len(tools)})", ", ".join(_tool_name(tool) for tool in tools))
+    rest = {name: value for name, value in request.items() if name not in ("messages", "tools")}
+    if rest:
+        _block(out, "parameters", rest)
+
+
+def _tool_name(tool: Json) -> str:
+    function = tool.get("function") if isinstance(tool, dict) else None
+    name = function.get("name") if isinstance(function, dict) else None
+    return name if isinstance(name, str) else short(tool, 40)
+
+
+def _block(out: Output, title: str, value: Json) -> None:
+    out.line(f"--- {title}", style="bold")
+    out.line(value if isinstance(value, str) else pretty(value))

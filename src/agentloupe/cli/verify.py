@@ -1,0 +1,124 @@
+"""`agentloupe verify`: is the evidence whole?"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from agentloupe.cli.common import AsJson, Database, Debug, opened
+from agentloupe.cli.output import Output
+from agentloupe.errors import Damaged, UsageError, VersionUnknown
+from agentloupe.event import Head
+from agentloupe.recording import Recording
+from agentloupe.verify import Verification, verify
+
+
+def command(
+    run: Annotated[
+        str | None, typer.Argument(metavar="RUN|FILE", help="A run, or a .loupe file.", show_default=False)
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="Check every run, and ask the database itself.")] = False,
+    anchor: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N:HASH", help="Number and hash of the last event, as noted elsewhere.", show_default=False
+        ),
+    ] = None,
+    chain_only: Annotated[bool, typer.Option("--chain-only", help="Check events only, no bodies.")] = False,
+    as_json: AsJson = False,
+    db: Database = None,
+    debug: Debug = False,
+) -> None:
+    """Check numbers, chain and bodies of a recording. Exit code 0 whole, 2 damaged.
+
+    A chain alone cannot show that its tail was cut: give --anchor for that. Example: agentloupe verify last
+    """
+    out = Output(as_json)
+    if every == (run is not None):
+        raise UsageError("verify takes a RUN, a FILE, or --all")
+    if every:
+        raise typer.Exit(_verify_all(out, db, bodies=not chain_only))
+    assert run is not None
+    try:
+        found = _find(run, db)
+        result = verify(found, bodies=not chain_only, anchor=_anchor(anchor))
+    except (Damaged, VersionUnknown) as wrong:
+        if as_json:
+            out.document({"ok": False, "origin": run, "reason": wrong.reason, "message": wrong.message})
+        raise
+    if as_json:
+        out.document(_document(result))
+    else:
+        out.line(f"{result.run_id}: {result.head}", style=None if result.ok else "red")
+        for fault in result.more:
+            out.line(f"  also: sequence {fault.sequence}: {fault.reason}")
+        body = "bodies not looked at" if chain_only else f"{result.bodies_checked} bodies fit their digests"
+        out.line(f"{result.events} events, {body}, coverage {result.coverage}, checked by {result.reader}")
+    raise typer.Exit(0 if result.ok else 2)
+
+
+def _find(run: str, db: str | None) -> Recording:
+    if Path(run).is_file():
+        from agentloupe.importers.loupe_file import open_file
+
+        return open_file(Path(run))
+    from agentloupe.api import open_store, resolve
+
+    store = open_store(db) if db else open_store()
+    return store.recording(resolve(store, run))
+
+
+def _anchor(text: str | None) -> Head | None:
+    if text is None:
+        return None
+    number, _, digest = text.partition(":")
+    if not number.isdecimal() or len(digest) != 64:
+        raise UsageError(
+            f"--anchor {text}: not N:HASH",
+            hint="for instance --anchor 41:<64 hex digits>, as `show RUN --json` gives events and head",
+        )
+    return Head(int(number), digest.lower())
+
+
+def _document(result: Verification) -> dict[str, object]:
+    return {
+        **asdict(result),
+        "reason": result.fault.reason if result.fault else None,
+        "head": result.head,
+        "more": [asdict(f) for f in result.more],
+        "notes": list(result.notes),
+    }
+
+
+def _verify_all(out: Output, db: str | None, *, bodies: bool) -> int:
+    from agentloupe.run import RunFilter
+
+    bad: list[Verification] = []
+    with opened(db) as store:
+        faults = store.check()
+        names = [row.id for row in store.runs(RunFilter(limit=None))]
+        with out.progress("verifying", len(names)) as one_more:
+            for name in names:
+                result = verify(store.recording(name), bodies=bodies)
+                if not result.ok:
+                    bad.append(result)
+                one_more()
+    if out.as_json:
+        out.document(
+            {
+                "ok": not bad and not faults,
+                "runs": len(names),
+                "damaged": [_document(r) for r in bad],
+                "database": faults,
+            }
+        )
+    else:
+        for line in faults:
+            out.line(f"database: {line}", style="red")
+        for result in bad:
+            out.line(f"{result.run_id}: {result.head}", style="red")
+        out.line(f"{len(names)} runs checked, {len(bad) or 'none'} damaged; ends not anchored")
+    return 2 if bad or faults else 0
