@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from agentloupe.call import Kind
+from agentloupe.call import Effect, Kind
 from agentloupe.canonical import Json, dumps, key_of
 from agentloupe.codecs import error_line
 from agentloupe.difference import Change, changes_between
@@ -51,7 +51,7 @@ class Take:
         run_id, idx: the run and the step that it was recorded in.
         origin: what it is a recording of; equal for a result and its copies in forks.
         seq: first event of its call.
-        write: the tool changes the world.
+        write: the tool changes the world, or nobody said that it does not.
         failed: the result is an error.
         parse_error: the error is that of malformed arguments.
         error_class: class of the error, where it is known.
@@ -218,6 +218,10 @@ def error_text(body: Json) -> str:
     return line
 
 
+def _may_write(kind: Kind, effect: Effect | None) -> bool:
+    return kind == "tool" and effect not in ("pure", "read")
+
+
 def _take_of_step(step: Step) -> Take | None:
     source = step.attrs.get("copied_source", step.source)
     ended = step.ended_at is not None or step.output is not None or step.error is not None
@@ -234,7 +238,7 @@ def _take_of_step(step: Step) -> Take | None:
         idx=step.idx,
         origin=f"{step.run_id}/{step.idx}",
         seq=step.first_seq,
-        write=step.effect == "write",
+        write=_may_write(step.kind, step.effect),
         failed=failed,
         load=lambda: result,
         arguments=lambda: arguments,
@@ -268,7 +272,7 @@ def _take_of_call(tape: Tape, call: RecordedCall, idx: int | None) -> Take:
         idx=idx,
         origin=origin if isinstance(origin, str) else f"{recording.run_id}/{call.call_id}",
         seq=call.first_seq,
-        write=call.effect == "write",
+        write=_may_write(call.kind, call.effect),
         failed=call.status == "error",
         load=lambda: recording.body(call.output_digest),
         arguments=lambda: recording.body(call.input_digest),

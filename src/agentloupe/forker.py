@@ -20,13 +20,13 @@ from agentloupe.call import Attrs, Call, Outcome, OutcomeStatus, Source
 from agentloupe.canonical import Json, key_of
 from agentloupe.cassette import Cassette, Nearest, Played, error_text, miss_text
 from agentloupe.cut import Cut, Prefix, copy_prefix
-from agentloupe.edits import Edit, apply_edits
+from agentloupe.edits import Edit, Op, apply_edits, parse_path, value_at
 from agentloupe.errors import CassetteMiss, ForkRefused, LimitReached, LoupeError, ReplayMismatch
 from agentloupe.event import Draft
-from agentloupe.loop import Limits, Spend, ToolFailed
+from agentloupe.loop import Limits, Price, Spend, ToolFailed
 from agentloupe.overrides import NO_OVERRIDES, Form, Overrides, compile_overrides
 from agentloupe.policy import Policy, Question, ToolRule, check_live, find_sandbox
-from agentloupe.ports import Opening, Perform, RunWriter, Serve
+from agentloupe.ports import Boundary, Opening, Perform, RunWriter, Serve
 from agentloupe.privacy import Rules, scrub
 from agentloupe.recorder import Recorder, error_name, status_of
 from agentloupe.replayer import Replayer, Settings
@@ -53,11 +53,12 @@ class ForkPlan:
         policy: who answers tools.
         cassette: recorded results of this fork (never shared between forks).
         limits: of the new part.
-        price: cost of a model call from its facts.
+        price: cost of a model call from its facts; `spend` is the loop's own count, where the loop keeps the limits.
         rules: of secret removal, those that the parent was recorded with.
         name, tags: of the run; `facts` and `bodies` of its `run.started` beside what is told by the plan itself.
         code_changed: before N the inputs of anything but tools may differ; they are counted.
         written: changes that are recorded, where the loop's first request already holds them.
+        inherited: changes that the parent and its ancestors made; own code makes its requests without them.
     """
 
     run_id: str
@@ -70,6 +71,7 @@ class ForkPlan:
     form: Form | None = None
     policy: Policy = field(default_factory=Policy)
     limits: Limits = field(default_factory=Limits)
+    price: Price | None = None
     spend: Spend | None = None
     name: str = ""
     tags: tuple[str, ...] = ()
@@ -77,6 +79,7 @@ class ForkPlan:
     bodies: Mapping[str, Json] = field(default_factory=dict[str, Json])
     code_changed: bool = False
     written: Sequence[Mapping[str, Json]] = ()
+    inherited: Sequence[Mapping[str, Json]] = ()
 
 
 # --- before N ---------------------------------------------------------------------------------------------------------
@@ -93,11 +96,13 @@ class _AtCut(BaseException):
 class _Before(Replayer):
     """The kept part, served and checked like a replay, up to the call at the cut."""
 
-    def __init__(self, cut: Cut, rules: Rules, code_changed: bool) -> None:
+    def __init__(self, plan: ForkPlan) -> None:
+        cut, rules = plan.cut, plan.rules
         super().__init__(cut.tape, Settings(scrub=lambda value: scrub(value, rules).value, rules=rules.digest))
         self.cut = cut
-        self.code_changed = code_changed
+        self.code_changed = plan.code_changed
         self.kept = 0
+        self._edits = [(parse_path(str(c["path"])), cast("Op", c["op"]), c.get("value")) for c in plan.inherited]
 
     def _agree(self, recorded: RecordedCall, call: Call, key: str) -> bool:
         if super()._agree(recorded, call, key):
@@ -153,7 +158,7 @@ class _Answered(HasPlace):
 class _Pen(Recorder):
     """Writes the new run: what is performed like any recording, beside it copies and answers of other origin."""
 
-    def __init__(self, writer: RunWriter, scribe: Scribe, plan: ForkPlan, spend: Spend) -> None:
+    def __init__(self, writer: RunWriter, scribe: Scribe, plan: ForkPlan, spend: Spend | None) -> None:
         super().__init__(writer, scribe, rules=plan.rules, scope=plan.run_id)
         self._spend = spend
 
@@ -197,7 +202,7 @@ class _Pen(Recorder):
     def finished(self, perform: Perform, value: object) -> object:
         """Stores the result, and counts what a model call cost."""
         call = getattr(perform.token, "call", None)
-        if isinstance(call, Call) and call.kind == "llm":
+        if self._spend is not None and isinstance(call, Call) and call.kind == "llm":
             self._spend.add(call.facts(call.encode(value)))
         return super().finished(perform, value)
 
@@ -220,11 +225,12 @@ class Forker:
         self.stopped: BaseException | None = None
         self.applied: dict[str, int] = {}
         self.edits: tuple[Edit, ...] = ()
+        self.inherited: tuple[Edit, ...] = ()
         self.prefix: Prefix | None = None
-        self.spend = plan.spend or Spend(plan.limits)
+        self.spend = plan.spend or (Spend(plan.limits, plan.price) if plan.price else Spend(plan.limits))
         self._own_limits = plan.spend is None
         served = plan.engine == "own" and plan.cut.step is not None
-        self._before = _Before(plan.cut, plan.rules, plan.code_changed) if served else None
+        self._before = _Before(plan) if served else None
         self._pen: _Pen | None = None
         self._lock = threading.RLock()
 
@@ -244,7 +250,7 @@ class Forker:
         scribe = Scribe(trace_id=ambient.new_trace_id(), root_span=ambient.new_span_id())
         own = plan.engine == "own"
         self.prefix = copy_prefix(plan.cut, trace_id=scribe.trace_id, root_span=scribe.root_span, end_agents=not own)
-        self._pen = _Pen(plan.open(), scribe, plan, self.spend)
+        self._pen = _Pen(plan.open(), scribe, plan, self.spend if self._own_limits else None)
         self._pen.start(self._started(opening))
         if self.prefix.drafts:
             self._pen.copied(self.prefix.drafts)
@@ -269,6 +275,8 @@ class Forker:
         bodies: dict[str, Json] = {"policy": plan.policy.as_json(), "rules": plan.rules.as_json(), **plan.bodies}
         if changes:
             bodies["overrides"] = [dict(change) for change in changes]
+        if plan.inherited:
+            bodies["inherited"] = [dict(change) for change in plan.inherited]
         return Started(
             agent=opening.agent,
             name=plan.name,
@@ -300,6 +308,10 @@ class Forker:
     def _reach(self, call: Call) -> None:
         """Step N is asked for, as recorded: the overrides are made for it, the new run begins."""
         request = cast("dict[str, Json]", scrub(call.input, self.plan.rules).value)
+        recorded = self.plan.cut.call
+        if recorded is not None and recorded.input_key != key_of("llm", call.name, request):
+            self.inherited = tuple(_edit_of(change, request) for change in self.plan.inherited)
+            request, _ = apply_edits(request, self.inherited)
         try:
             self.edits = compile_overrides(self.plan.overrides, request, self.plan.form)
             self.begin(self._opening)
@@ -391,13 +403,17 @@ class Forker:
 
     def _edited(self, call: Call) -> tuple[Call, tuple[Edit, ...]]:
         """The call with the edits that are meant for it. What they are compared with is the request without secrets."""
-        if not self.edits or not isinstance(call.input, dict):
+        if not (self.edits or self.inherited) or not isinstance(call.input, dict):
             return call, ()
         seen = scrub(call.input, self.plan.rules).value
-        request, applied = apply_edits(call.input, self.edits, seen=seen)
+        request, old = apply_edits(call.input, self.inherited, seen=seen)
+        if old:
+            seen = scrub(request, self.plan.rules).value
+        request, applied = apply_edits(request, self.edits, seen=seen)
         for edit in applied:
             path = str(edit.as_json()["path"])
             self.applied[path] = self.applied.get(path, 0) + 1
+        applied = (*old, *applied)
         if not applied:
             return call, ()
         attrs, name, model = dict(call.attrs), call.name, request.get("model")
@@ -549,6 +565,12 @@ def _wire(value: object) -> Json:
     return codecs.encode(value).wire
 
 
+def _edit_of(change: Mapping[str, Json], request: Json) -> Edit:
+    """A recorded change, as an edit of the request that it is to be made on again."""
+    path = parse_path(str(change["path"]))
+    return Edit(path, cast("Op", change["op"]), change.get("value"), path, value_at(request, path))
+
+
 def _kept_call(perform: Perform) -> RecordedCall | None:
     """The recorded call behind the program's own work (a nested agent) that began before N."""
     recorded = getattr(perform.token, "recorded", None)
@@ -560,11 +582,12 @@ class ForkSession:
 
     def __init__(self, run_id: str, boundary: Forker) -> None:
         self.run_id = run_id
-        self.boundary = boundary
+        self.boundary: Boundary = boundary
+        self._forker = boundary
 
     def finished(self, result: object) -> None:
         """The agent returned. Raises `ReplayMismatch` when it did so before step N."""
-        forker = self.boundary
+        forker = self._forker
         if not forker.begun:
             if forker.refusal is None:
                 forker.early_end(None)
@@ -576,7 +599,7 @@ class ForkSession:
 
     def failed(self, error: BaseException) -> None:
         """The agent raised. Never raises."""
-        forker = self.boundary
+        forker = self._forker
         if forker.begun:
             self._end_failed(forker.stopped or error)
         elif forker.refusal is None:
@@ -587,7 +610,7 @@ class ForkSession:
         # Only our own messages are known to hold no payload, and those of a miss hold the arguments.
         if isinstance(error, LoupeError) and not isinstance(error, CassetteMiss):
             facts["error"] = error.message
-        self.boundary.end(status_of(error), _wire(error), facts)
+        self._forker.end(status_of(error), _wire(error), facts)
 
 
 class ForkOpener:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TypeAlias, cast
@@ -18,10 +18,12 @@ from agentloupe import ambient
 from agentloupe.arguments import parse_arguments
 from agentloupe.call import NO_ATTRS, Attrs, Call, Effect
 from agentloupe.canonical import Json, dumps
-from agentloupe.codecs import decode_for_reading
+from agentloupe.codecs import decode, decode_for_reading
 from agentloupe.codecs import encode as encode_value
 from agentloupe.errors import LimitReached, LoupeError
-from agentloupe.ports import Answer
+from agentloupe.ports import Answer, Opening
+from agentloupe.recording import Recording
+from agentloupe.tape import RecordedCall, Tape, read_tape
 
 __all__ = [
     "LIMIT_STEPS",
@@ -37,6 +39,7 @@ __all__ = [
     "Tools",
     "asked_tools",
     "from_llm_call",
+    "replay_agent",
     "step_name",
 ]
 
@@ -98,10 +101,14 @@ def _no_price(_: Attrs) -> Decimal | None:
 
 @dataclass(slots=True)
 class Spend:
-    """What has been spent against limits so far."""
+    """What has been spent against limits so far.
+
+    `met` is a limit that a recorded run met, by the name of its step, and after how many model calls: for a replay.
+    """
 
     limits: Limits
     price: Price = _no_price
+    met: tuple[str, int] | None = None
     calls: int = 0
     tokens: int = 0
     cost: Decimal = Decimal(0)
@@ -119,6 +126,8 @@ class Spend:
     def reached(self) -> tuple[str, str] | None:
         """The limit that does not allow another model call: name of the limit's step, and what to say. Or `None`."""
         limits = self.limits
+        if self.met is not None and self.calls >= self.met[1]:
+            return self.met[0], "stopped where the recorded run did"
         if limits.max_steps is not None and self.calls >= limits.max_steps:
             return "max_steps", f"stopped after {self.calls} model calls (max_steps)"
         if limits.max_tokens is not None and self.tokens >= limits.max_tokens:
@@ -255,10 +264,6 @@ def _asked(call_id: str | None, function: Json) -> Asked:
 # --- tools ------------------------------------------------------------------------------------------------------------
 
 
-def _unstated(_: str) -> Effect | None:
-    return None
-
-
 @dataclass(frozen=True, slots=True)
 class Tools:
     """What the loop runs when the boundary says that a tool call is performed.
@@ -266,12 +271,12 @@ class Tools:
     Attributes:
         functions: plain functions by tool name, called with the arguments by name; async ones are awaited.
         execute: takes the calls that no function is there for.
-        effect: the effect of a tool, or `None`: nobody stated one, so it counts as `write`.
+        effects: by tool name; where nobody stated one, it counts as `write`.
     """
 
     functions: Mapping[str, Callable[..., object]] = field(default_factory=dict[str, Callable[..., object]])
     execute: ExecTool | None = None
-    effect: Callable[[str], Effect | None] = _unstated
+    effects: Mapping[str, Effect | None] = field(default_factory=dict[str, "Effect | None"])
 
     def run(self, name: str, arguments: dict[str, Json]) -> object:
         """Does the real thing.
@@ -363,7 +368,7 @@ class Loop:
     def _answer(self, asked: Asked) -> Json:
         arguments = parse_arguments(asked.raw)
         attrs: dict[str, Json] = {} if asked.id is None else {"tool_call_id": asked.id}
-        effect = self.tools.effect(asked.name)
+        effect = self.tools.effects.get(asked.name)
         if effect is None:
             attrs["effect_unstated"] = True
         if arguments.error is not None:
@@ -428,3 +433,85 @@ def _stop(name: str, text: str, pending: Sequence[Asked]) -> None:
 
     ambient.call(call, refuse)
     raise AssertionError("a limit's step never ends well")
+
+
+# --- replaying --------------------------------------------------------------------------------------------------------
+
+
+def replay_agent(recording: Recording) -> Callable[..., object]:
+    """The loop as the agent of a recorded run of it, for a strict replay; it needs no model and no tools.
+
+    A fork's kept prefix was made by other control logic: its calls are made again as they were recorded, then the loop
+    goes on with the request that it began with. A recording without a model call of its own has nothing to go on with.
+    """
+    tape = read_tape(recording)
+    started = tape.started
+
+    def agent(*_: object, **__: object) -> object:
+        opener = ambient.opener()
+        if opener is None:
+            raise LoupeError("a replay's opener is missing", reason="no_session")
+        opening = Opening(
+            agent=started.name or "",
+            arguments=recording.body(started.input_digest),
+            entry=cast("str | None", started.attrs.get("entry")),
+            root=bool(started.attrs.get("root")),
+        )
+        session = opener.open(opening)
+        try:
+            with ambient.inside(session.boundary):
+                result = _again(tape)
+        except BaseException as error:
+            session.failed(error)
+            raise
+        session.finished(result)
+        return result
+
+    return agent
+
+
+def _again(tape: Tape) -> object:
+    kept = frozenset(event.call_id for event in tape.recording.events if event.copied_hash is not None)
+    _reissue(tape, "0", kept)
+    first = next((call for call in tape.calls if call.kind == "llm" and call.call_id not in kept), None)
+    if first is None:
+        raise LoupeError("the recording holds no model call of the loop", reason="empty")
+    request = cast("dict[str, Json]", tape.recording.body(first.input_digest))
+    effects: dict[str, Effect | None] = {call.name: call.effect for call in tape.calls if call.kind == "tool"}
+    new = [call for call in tape.calls if call.call_id not in kept]
+    stop = next((call.name for call in new if call.attrs.get("limit")), None)
+    asked = sum(call.kind == "llm" for call in new)
+    spend = Spend(Limits(max_steps=None), met=None if stop is None else (stop, asked))
+    return Loop(Model(_nobody), Tools(effects=effects), spend).run(request)
+
+
+def _nobody(_: Mapping[str, Json]) -> Answer:
+    raise LoupeError("nobody is asked in a replay", reason="no_model")
+
+
+def _reissue(tape: Tape, lane: str, kept: Collection[str | None]) -> None:
+    """Makes the kept calls of a lane again, those of nested agents inside them."""
+    for recorded in tape.lane(lane):
+        if recorded.call_id not in kept or recorded.attrs.get("limit"):
+            continue
+        call = Call(
+            kind=recorded.kind,
+            name=recorded.name,
+            input=tape.recording.body(recorded.input_digest),
+            effect=recorded.effect,
+            encode=lambda value: cast("Json", value),
+            decode=lambda value: value,
+        )
+        try:
+            ambient.call(call, lambda recorded=recorded: _redo(tape, recorded, kept))
+        except Exception:  # noqa: BLE001, S112 - what the old program did with an error is not known, nor needed
+            continue
+
+
+def _redo(tape: Tape, recorded: RecordedCall, kept: Collection[str | None]) -> Json:
+    """What the old program did itself (a nested agent, a state, a check): its calls, and the recorded outcome."""
+    _reissue(tape, f"{recorded.call_id}~", kept)
+    output = tape.recording.body(recorded.output_digest)
+    if recorded.status != "ok":
+        raise cast("BaseException", decode(output))
+    return output
