@@ -20,7 +20,7 @@ from typing import Any, Protocol, cast
 
 from agentloupe import ambient
 from agentloupe.call import Call
-from agentloupe.errors import ConfigError, LoupeError, UsageError
+from agentloupe.errors import ConfigError, LoupeError, ReplayMismatch, UsageError
 from agentloupe.jsontext import Json, dumps, loads
 from agentloupe.ports import Boundary, Opener, Opening, Perform, Serve, Session
 
@@ -139,6 +139,8 @@ def _run(words: Sequence[str]) -> tuple[int, BaseException | None]:
         return _exit_code(left), left
     except KeyboardInterrupt as stop:
         return 130, stop
+    except ReplayMismatch as stop:
+        return 1, stop  # the report says it better than a traceback
     except BaseException as error:  # noqa: BLE001  # whatever it is, the script ended with it
         _show(error)
         return 1, error
