@@ -360,7 +360,10 @@ class Imported:
 class Importer(Protocol):
     """Reads one foreign format."""
 
-    format: str
+    @property
+    def format(self) -> str:
+        """Its name in reports."""
+        ...
 
     def detects(self, head: bytes) -> bool:
         """Whether the first 64 KiB look like this format. Looks at content, never at a file's name."""
@@ -374,7 +377,10 @@ class Importer(Protocol):
 class Exporter(Protocol):
     """Writes one format."""
 
-    format: str
+    @property
+    def format(self) -> str:
+        """Its name."""
+        ...
 
     def write(self, recordings: Iterator[Recording], out: BinaryIO) -> None:
         """Writes recordings one after another."""

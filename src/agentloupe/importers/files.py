@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import BinaryIO, Final
 
 from agentloupe.errors import Corrupt, LoupeError, NotFound, UsageError
 
-__all__ = ["HEAD", "LARGEST", "content_of", "head_of", "opened"]
+__all__ = ["HEAD", "LARGEST", "content_of", "head_of", "opened", "top_keys"]
 
 HEAD: Final = 65_536
 """Bytes at the beginning of a file by which its format is recognised."""
@@ -57,3 +58,31 @@ def content_of(path: Path) -> bytes:
     if len(content) > LARGEST:
         raise Corrupt(f"{path}: more than {LARGEST} bytes; that is not read", reason="too_large")
     return content
+
+
+_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\]:,]', re.DOTALL)
+
+
+def top_keys(head: bytes) -> tuple[str, frozenset[str]]:
+    """How a JSON text opens (`{`, `[` or nothing), and the names of its members; of a list, those of its first object.
+
+    Takes a text that is cut, and sees as many names as there are.
+    """
+    start = head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1].decode("ascii", "replace")
+    if start not in ("{", "["):
+        return "", frozenset()
+    wanted = 1 if start == "{" else 2
+    keys: set[str] = set()
+    depth = 0
+    last = b""
+    for token in _TOKEN.findall(head):
+        if token in b"{[":
+            depth += 1
+        elif token in b"}]":
+            depth -= 1
+            if depth < wanted:
+                break
+        elif token == b":" and depth == wanted:
+            keys.add(last[1:-1].decode("utf-8", "replace"))
+        last = token
+    return start, frozenset(keys)
