@@ -12,11 +12,12 @@ import logging
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import orjson
 
 from agentloupe import ambient, codecs
-from agentloupe.call import Attrs, Call, Outcome, OutcomeStatus
+from agentloupe.call import Attrs, Call, Kind, Outcome, OutcomeStatus
 from agentloupe.canonical import Json, digest, key_of
 from agentloupe.errors import EffectRefused, LoupeError, Unrecordable
 from agentloupe.pack import Packer
@@ -255,6 +256,9 @@ class Recorder:
 
     def _open(self, turn: _Turn, perform: Perform) -> None:
         call = turn.call
+        if call.cheap and call.input is None:
+            turn.key, turn.recorded = _key_of_read(call.kind, call.name), True
+            return
         if call.lost:
             self._lower_for(call.lost, f"arguments of {call.name}")
             if self._strict or call.effect == "write":
@@ -333,7 +337,7 @@ class Recorder:
         return Scrubbed(output) if call.kind in _PLAIN_READS else self._scrubbed(output, f"result of {call.name}")
 
     def _clean_facts(self, facts: Attrs) -> dict[str, Json]:
-        clean = scrub(dict(facts), self.rules).value
+        clean = scrub(dict(facts), self.rules).value if facts else None
         return clean if isinstance(clean, dict) else {}
 
     def _encode(self, call: Call, value: object) -> tuple[Json, Sequence[tuple[str, str]]]:
@@ -386,6 +390,11 @@ class Recorder:
             _log.warning(text)
             if fault is not None:
                 _log.debug("the fault", exc_info=fault)
+
+
+@lru_cache(maxsize=1024)
+def _key_of_read(kind: Kind, name: str) -> str:
+    return key_of(kind, name, None)
 
 
 def _facts(call: Call, output: Json) -> Attrs:

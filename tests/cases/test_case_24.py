@@ -1,0 +1,71 @@
+"""Case 24: secrets in headers, cookies, query, bodies and JSON inside strings."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import agentloupe as loupe
+from agentloupe import credentials
+from agentloupe.privacy import Rules, scrub
+from agentloupe.store import open_url
+
+CANARY = "LOUPE-CANARY-24"
+
+
+@pytest.fixture
+def exchange(shared_case: Callable[[str], Path]) -> dict[str, object]:
+    return json.loads((shared_case("24") / "exchange.json").read_text("utf-8"))
+
+
+def test_nothing_of_a_secret_reaches_the_disk_and_neighbours_stay(exchange: dict[str, object], workdir: Path) -> None:
+    @loupe.tool(effect="read", name="exchange")
+    def send(exchange: object) -> object:
+        return exchange
+
+    store = open_url(workdir / "x.db")
+    with loupe.recording("leaks", store=store) as block:
+        assert send(exchange) == exchange, "the program keeps its secrets"
+        with pytest.raises(ValueError, match="CANARY"):
+            _fail(exchange)
+        block.result = exchange
+    step = next(s for s in store.steps(block.run_id) if s.name == "exchange")
+    recording = store.recording(block.run_id)
+    text = json.dumps(recording.body(step.output_digest))
+    for neighbour in ("page=2", "theme=dark", "demo", "order is 5512", '"expires_in": 60', "X-Request-Id", "r-1"):
+        assert neighbour in text
+    assert {"$.exchange.request.url", "$.exchange.tool_call.arguments"} <= set(step.attrs["removed"])
+    every_body = [recording.body(d) for event in recording.events for d in event.digests()]
+    assert CANARY not in repr(every_body)
+    store.close()
+    for path in workdir.rglob("*"):
+        assert not path.is_file() or CANARY.encode() not in path.read_bytes()
+
+
+@loupe.tool(effect="read", name="fail")
+def _fail(exchange: dict[str, dict[str, dict[str, str]]]) -> None:
+    raise ValueError(f"401 for headers {exchange['request']['headers']}")
+
+
+def test_removed_paths_are_listed(exchange: dict[str, object]) -> None:
+    found = scrub(exchange, Rules())
+    assert len(found.removed) == 10, "one for each text; the arguments hold two"
+    assert "$.request.headers.AUTHORIZATION" in found.removed
+    assert "$.request.body.metadata.db.password" in found.removed
+
+
+def test_a_rule_that_raises_withholds_that_text_only(
+    exchange: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = credentials.Shape("broken", ("5512",), "order", when=lambda _: 1 / 0)
+    monkeypatch.setattr("agentloupe.privacy.SHAPES", (broken, *credentials.SHAPES))
+    found = scrub(exchange, Rules(keep=("nothing-that-is-there",)))
+    assert found.withheld == ("$.request.body.messages[0].content",)
+    text = json.dumps(found.value)
+    assert "5512" not in text
+    assert "[removed:withheld:broken]" in text
+    assert "page=2" in text
+    assert CANARY not in text
