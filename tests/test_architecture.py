@@ -45,7 +45,21 @@ ROOMS: dict[str, tuple[str, ...]] = {
         *("policy", "forker", "loop", "align", "news", "compare", "costs", "verify"),
     ),
     "ADAPTERS": ("store", "providers", "importers", "exporters"),
-    "VERBS": ("sessions", "api", "instrument", "reads", "snapshot", "launch", "replaying", "isolated", "facade", "forking", "exchange", "comparing", "demo"),
+    "VERBS": (
+        "sessions",
+        "api",
+        "instrument",
+        "reads",
+        "snapshot",
+        "launch",
+        "replaying",
+        "isolated",
+        "facade",
+        "forking",
+        "exchange",
+        "comparing",
+        "demo",
+    ),
     "DOORS": ("cli", "__main__"),
 }
 RANK = {"WORDS": 0, "PORTS": 1, "ENGINE": 2, "ADAPTERS": 2, "VERBS": 3, "DOORS": 4}

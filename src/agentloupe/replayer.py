@@ -17,20 +17,19 @@ from typing import Final, NoReturn, cast, get_args
 from agentloupe import __version__, codecs
 from agentloupe.ambient import Caller, HasPlace, Place, caller, place
 from agentloupe.call import Call
-from agentloupe.canonical import Json, digest, digest_bytes, key_of
+from agentloupe.canonical import Json, digest, key_of
 from agentloupe.edits import Edit, Op, Path, apply_edits, parse_path, value_at
 from agentloupe.errors import Corrupt, Damaged, EffectRefused, LoupeError, NotRebuildable, ReplayMismatch
 from agentloupe.expectations import Expectations, Expected
 from agentloupe.explain import Explainer, digest_of
 from agentloupe.guard import Leak
-from agentloupe.pack import unpack
 from agentloupe.ports import Perform, Serve
 from agentloupe.recorder import status_of
-from agentloupe.recording import Recording
 from agentloupe.report import LEVELS, Divergence, DivergenceKind, Level, ReplayReport, Side, Verdict
+from agentloupe.serving import Bodies, LaneCursor
 from agentloupe.tape import RecordedCall, Tape, outer_of
 
-__all__ = ["NOT_OBSERVED", "Bodies", "Reached", "Replayer", "Settings"]
+__all__ = ["NOT_OBSERVED", "Reached", "Replayer", "Settings"]
 
 OWN_WORK: Final = frozenset({"agent", "state", "check"})
 """Kinds whose work is control logic itself: done again in a replay, and compared."""
@@ -43,8 +42,6 @@ NOT_OBSERVED: Final = ("direct reads of clock, random, os.environ",)
 
 REFUSALS: Final = 1000
 """So many calls of a program that goes on after the stop signal are refused before `Settings.gave_up` is called."""
-
-_BATCH: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,96 +93,6 @@ class Settings:
     not_covered: tuple[str, ...] = NOT_OBSERVED
 
 
-class Bodies:
-    """A recording's bodies, read in batches in the order of the tape, each checked against its digest."""
-
-    def __init__(self, recording: Recording, order: Sequence[str]) -> None:
-        self._recording = recording
-        self._order = order
-        self._given = 0
-        self._window: dict[str, bytes] = {}
-
-    def value(self, name: str) -> Json:
-        """The value behind a digest, made anew.
-
-        Raises:
-            Damaged: it is not there. Corrupt: its bytes do not fit, or it is not what a recorder writes.
-        """
-        if name not in self._window:
-            # A program that agrees asks in the order of the tape: the next ones are read along.
-            ahead = self._order[self._given : self._given + _BATCH]
-            self._window = self._sound(list(dict.fromkeys((name, *ahead))))
-        self._given += 1
-        try:
-            return unpack(name, self._get)
-        except KeyError:
-            return self._recording.body(name)  # says what is missing
-        except ValueError as wrong:
-            raise Corrupt(f"{self._recording.origin}: body {name[:12]}: {wrong}", reason="body") from wrong
-
-    def _get(self, names: Sequence[str]) -> Mapping[str, bytes]:
-        absent = [name for name in names if name not in self._window]
-        if absent:
-            self._window.update(self._checked(absent))
-        return self._window
-
-    def _sound(self, names: Sequence[str]) -> dict[str, bytes]:
-        """Those that are there and whole; what is wrong with another one is said when its turn comes."""
-        try:
-            found = self._recording.get(names)
-        except Corrupt:
-            return {}
-        return {name: data for name, data in found.items() if digest_bytes(data) == name}
-
-    def _checked(self, names: Sequence[str]) -> dict[str, bytes]:
-        found = dict(self._recording.get(names))
-        for name, data in found.items():
-            if digest_bytes(data) != name:
-                raise Corrupt(f"{self._recording.origin}: body {name[:12]} does not fit its digest", reason="body")
-        return found
-
-
-class _Lane:
-    """The calls of one lane and how far the program has come."""
-
-    __slots__ = ("at", "calls", "keys", "taken")
-
-    def __init__(self, calls: Sequence[RecordedCall]) -> None:
-        self.calls = calls
-        self.at = 0
-        self.taken: set[int] = set()
-        self.keys: dict[str, list[int]] | None = None
-
-    def next(self) -> RecordedCall | None:
-        """The call whose turn it is."""
-        while self.at in self.taken:
-            self.taken.discard(self.at)
-            self.at += 1
-        return self.calls[self.at] if self.at < len(self.calls) else None
-
-    def take(self, call: RecordedCall) -> None:
-        """A call was answered, or left out on purpose."""
-        if self.at < len(self.calls) and self.calls[self.at] is call:
-            self.at += 1
-        else:
-            self.taken.add(next(i for i in range(self.at, len(self.calls)) if self.calls[i] is call))
-
-    def left(self) -> list[RecordedCall]:
-        """Calls that nobody asked for yet."""
-        return [call for i, call in enumerate(self.calls[self.at :], self.at) if i not in self.taken]
-
-    def later(self, key: str, key_of_call: Callable[[RecordedCall], str]) -> RecordedCall | None:
-        """The next unused call of this key behind the one whose turn it is. Makes its index at the first question."""
-        if self.keys is None:
-            self.keys = {}
-            for i, call in enumerate(self.calls):
-                self.keys.setdefault(key_of_call(call), []).append(i)
-        return next(
-            (self.calls[i] for i in self.keys.get(key, ()) if i > self.at and i not in self.taken),
-            None,
-        )
-
-
 class _Token(HasPlace):
     """What the program does itself: the recorded call that it is to be compared with."""
 
@@ -213,7 +120,7 @@ class Replayer:
         self.expectations = Expectations(self.settings.expected)
         self.notes: list[str] = []
         self._lock = threading.RLock()
-        self._lanes: dict[str, _Lane] = {}
+        self._lanes: dict[str, LaneCursor] = {}
         self._last: RecordedCall | None = None
         self._served: set[str] = set()
         self._refused = 0
@@ -358,11 +265,13 @@ class Replayer:
 
     # --- agreeing -----------------------------------------------------------------------------------------------------
 
-    def _lane(self, path: str) -> _Lane:
+    def _lane(self, path: str) -> LaneCursor:
         lane = self._lanes.get(path)
         if lane is None:
             calls = self.tape.lane(path)
-            lane = self._lanes[path] = _Lane([c for c in calls if not c.inner] if calls and calls[0].inner else calls)
+            lane = self._lanes[path] = LaneCursor(
+                [c for c in calls if not c.inner] if calls and calls[0].inner else calls
+            )
         return lane
 
     def _agree(self, recorded: RecordedCall, call: Call, key: str) -> bool:
@@ -462,7 +371,7 @@ class Replayer:
 
     # --- disagreeing --------------------------------------------------------------------------------------------------
 
-    def _disagree(self, lane: _Lane, made: tuple[Call, Place, str, Json]) -> RecordedCall:
+    def _disagree(self, lane: LaneCursor, made: tuple[Call, Place, str, Json]) -> RecordedCall:
         """The recorded call that answers in spite of an expected difference; stops at any other."""
         call, _, key, _ = made
         line = caller()
@@ -487,7 +396,7 @@ class Replayer:
                 continue
             self._halt(found)
 
-    def _left_out(self, lane: _Lane, recorded: RecordedCall) -> bool:
+    def _left_out(self, lane: LaneCursor, recorded: RecordedCall) -> bool:
         """Whether the call whose turn it is may be left out."""
         gone = self.explainer.left_over(recorded, self._last, 0)
         if not self.expectations.take(gone, (recorded.first_seq, recorded.last_seq)):
@@ -496,7 +405,7 @@ class Replayer:
         lane.take(recorded)
         return True
 
-    def _near(self, lane: _Lane, call: Call, later: RecordedCall | None) -> list[tuple[RecordedCall, str]]:
+    def _near(self, lane: LaneCursor, call: Call, later: RecordedCall | None) -> list[tuple[RecordedCall, str]]:
         """Recorded calls like this one, and why they are not it; an empty reason is filled in by what differs."""
         left = lane.left()
         near: list[tuple[RecordedCall, str]] = []
