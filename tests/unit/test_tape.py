@@ -1,0 +1,173 @@
+"""The tape: events put together into calls and lanes; what no honest recording can hold is refused at its event."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from agentloupe.ambient import Place
+from agentloupe.call import Call, Outcome
+from agentloupe.canonical import key_of
+from agentloupe.errors import Corrupt, Truncated
+from agentloupe.event import Draft
+from agentloupe.recording import Recording
+from agentloupe.tape import read_tape
+from tests.made import START, Maker
+from tests.tapes import Edit, edited
+
+
+def _call(maker: Maker, kind: Any, name: str, lane: str, n: int, **more: Any) -> None:
+    call = Call(
+        kind=kind, name=name, input=more.get("input"), effect=more.get("effect"), encode=lambda v: v, decode=lambda v: v
+    )  # type: ignore[arg-type,return-value]
+    where = Place(lane, n, f"{n + 16:016x}", None)
+    key = key_of(kind, name, call.input)
+    maker.take(maker.scribe.opened(call, where, key, START))
+    for inner in more.get("inside", ()):
+        inner()
+    outcome = Outcome(status=more.get("status", "ok"), output=more.get("output"))
+    maker.take(maker.scribe.closed(call, where, key, outcome, START))
+
+
+def _small() -> Recording:
+    maker = Maker(root=True)
+    maker.call("llm", "chat m", {"messages": []}, {"choices": []})
+    maker.call("tool", "get", {"city": "Oslo"}, 1)
+    maker.call("clock", "now", None, "x")
+    maker.call("tool", "get", {"city": "Oslo"}, {"$exception": {}}, ok=False)
+    return maker.finish()
+
+
+def test_calls_are_put_together() -> None:
+    tape = read_tape(_small())
+    assert [(c.call_id, c.kind, c.name, c.status, c.closing, c.events) for c in tape.calls] == [
+        ("0.0", "llm", "chat m", "ok", "model.responded", 2),
+        ("0.1", "tool", "get", "ok", "tool.finished", 3),
+        ("0.2", "clock", "now", "ok", "clock.read", 1),
+        ("0.3", "tool", "get", "error", "tool.failed", 3),
+    ]
+    second = tape.calls[1]
+    assert (second.first_seq, second.last_seq, second.lane, second.n) == (4, 6, "0", 1)
+    assert second.input_key == key_of("tool", "get", {"city": "Oslo"})
+    assert list(tape.lane("0")) == list(tape.calls)
+    assert tape.lane("nowhere") == ()
+    assert [c.call_id for c in tape.with_key(second.input_key)] == ["0.1", "0.3"]
+    assert tape.with_key("0" * 64) == ()
+    assert tape.call("0.2") is tape.calls[2]
+    assert tape.finished is not None
+
+
+def test_a_write_tool_has_its_intent() -> None:
+    maker = Maker()
+    _call(maker, "tool", "refund", "0", 0, effect="write", input={"order": 1})
+    tape = read_tape(maker.finish())
+    assert [e.type for e in tape.recording.events[1:5]] == [
+        "tool.allowed",
+        "tool.requested",
+        "tool.started",
+        "tool.finished",
+    ]
+    assert (tape.calls[0].effect, tape.calls[0].events) == ("write", 4)
+
+
+def test_inner_calls_of_a_tool_are_told_apart_from_those_of_a_nested_agent() -> None:
+    maker = Maker()
+    inside = [lambda: _call(maker, "llm", "chat m", "0.0~", 0)]
+    _call(maker, "tool", "summarise", "0", 0, effect="read", inside=inside)
+    deeper = [lambda: _call(maker, "clock", "now", "0.1~0.0~", 0)]
+    nested = [
+        lambda: _call(maker, "tool", "get", "0.1~", 0, effect="read"),
+        lambda: _call(maker, "agent", "helper", "0.1~", 1, inside=[lambda: _call(maker, "id", "uuid4", "0.1~.1~", 0)]),
+    ]
+    del deeper
+    _call(maker, "agent", "helper", "0", 1, inside=nested)
+    tape = read_tape(maker.finish())
+    assert {c.call_id: (c.outer, c.inner) for c in tape.calls} == {
+        "0.0": (None, False),
+        "0.0~.0": ("0.0", True),
+        "0.1": (None, False),
+        "0.1~.0": ("0.1", False),
+        "0.1~.1": ("0.1", False),
+        "0.1~.1~.0": ("0.1~.1", False),
+    }
+    assert [c.call_id for c in tape.driven] == [c.call_id for c in tape.calls if c.call_id != "0.0~.0"]
+
+
+def test_a_call_without_an_end_is_open() -> None:
+    maker = Maker()
+    call = Call(kind="llm", name="chat m", input={}, encode=lambda v: v, decode=lambda v: v)  # type: ignore[arg-type,return-value]
+    maker.take(maker.scribe.opened(call, Place("0", 0, "a" * 16, None), "k" * 64, START))
+    tape = read_tape(maker.recording())
+    assert (tape.calls[0].status, tape.calls[0].closing, tape.finished) == ("open", None, None)
+
+
+def test_lanes_are_in_order_of_their_numbers() -> None:
+    maker = Maker()
+    for lane, n in (("0", 0), ("0/a0", 0), ("0/a1", 0), ("0/a0", 1), ("0", 1)):
+        _call(maker, "clock", "now", lane, n)
+    tape = read_tape(maker.finish())
+    assert tape.lanes == ("0", "0/a0", "0/a1")
+    assert [c.call_id for c in tape.lane("0/a0")] == ["0/a0.0", "0/a0.1"]
+
+
+def test_nothing_is_truncated() -> None:
+    with pytest.raises(Truncated) as empty:
+        read_tape(Recording("x", (), lambda _: {}, "x"))
+    assert empty.value.reason == "empty"
+
+
+def _moved(frm: int, to: int) -> Edit:
+    def edit(drafts: list[Draft]) -> list[Draft]:
+        drafts = list(drafts)
+        drafts.insert(to - 1, drafts.pop(frm - 1))
+        return drafts
+
+    return edit
+
+
+def _cut(*sequences: int) -> Edit:
+    return lambda drafts: [d for i, d in enumerate(drafts, 1) if i not in sequences]
+
+
+def _twice(sequence: int) -> Edit:
+    return lambda drafts: [*drafts[:sequence], drafts[sequence - 1], *drafts[sequence:]]
+
+
+def _with(sequence: int, **fields: Any) -> Edit:
+    return lambda drafts: [replace(d, **fields) if i == sequence else d for i, d in enumerate(drafts, 1)]
+
+
+@pytest.mark.parametrize(
+    ("edit", "at"),
+    [
+        (_cut(1), 1),  # no beginning
+        (_twice(1), 2),  # two beginnings
+        (_cut(2), 2),  # an end without a start
+        (_cut(4), 4),  # started without being allowed
+        (_twice(3), 4),  # two ends
+        (_twice(7), 8),  # one read twice
+        (_twice(4), 5),  # allowed twice
+        (_twice(5), 6),  # started twice
+        (_moved(5, 4), 4),  # started before it was allowed
+        (_moved(6, 5), 6),  # finished before it was started
+        (_moved(11, 9), 10),  # something after the end
+        (_with(5, name="other"), 5),
+        (_with(6, input_key="0" * 64), 6),
+        (_with(7, call_id=None), 7),
+        (_with(7, call_id="odd"), 7),
+        (_with(7, name=None), 7),
+        (_with(7, lane="1"), 7),
+        (_with(7, n=9), 7),
+        (_with(6, type="model.responded"), 6),
+    ],
+)
+def test_a_lifecycle_that_cannot_be_is_corrupt_at_its_event(edit: Edit, at: int) -> None:
+    with pytest.raises(Corrupt, match=rf"sequence {at}\b"):
+        read_tape(edited(_small(), edit))
+
+
+def test_lane_and_number_may_be_left_out_since_the_call_id_says_them() -> None:
+    recording = edited(_small(), lambda drafts: [replace(d, lane=None, n=None) for d in drafts])
+    assert [c.call_id for c in read_tape(recording).lane("0")] == ["0.0", "0.1", "0.2", "0.3"]
