@@ -165,7 +165,7 @@ class _Scrubber:
     Caches are bounded and only ever replaced or added to: several threads may use it.
     """
 
-    TEXTS, TEXT_CHARS, LISTS, LONG, DEPTH = 20_000, 16_000_000, 8, 8, 150
+    TEXTS, TEXT_CHARS, LISTS, LONG, DEPTH = 20_000, 16_000_000, 8, 8, 100
 
     def __init__(self, rules: Rules) -> None:
         self._on = bool(rules.built_in)
@@ -202,7 +202,7 @@ class _Scrubber:
 
     def _value(self, value: Json, found: _Found, depth: int) -> Json:
         if isinstance(value, str):
-            return value if value in self._clean else self._text(value, found)
+            return value if value in self._clean else self._text(value, found, depth)
         if isinstance(value, dict):
             return self._dict(value, found, depth + 1)
         if isinstance(value, list):
@@ -234,7 +234,7 @@ class _Scrubber:
         if isinstance(item, str) and (rule == _OPAQUE or item.startswith("[removed:")):
             return item
         if rule == _BYTES and isinstance(item, str):
-            return self._bytes(item, found)
+            return self._bytes(item, found, depth)
         if rule == _MEDIA:
             opaque = any(key in siblings for key in ("media_type", "mime_type", "mimeType", "format"))
             return item if opaque else self._value(item, found, depth)
@@ -263,13 +263,13 @@ class _Scrubber:
             _complete(found, start, f"[{index}]")
         return made if any(new is not old for new, old in zip(made, pairs, strict=True)) else pairs
 
-    def _bytes(self, text: str, found: _Found) -> str:
+    def _bytes(self, text: str, found: _Found, depth: int) -> str:
         """Bytes in base 64: what they say as text."""
         try:
             inside = base64.b64decode(text, validate=True).decode("latin-1")
         except ValueError:
-            return self._text(text, found)
-        clean = self._text(inside, found)
+            return self._text(text, found, depth)
+        clean = self._text(inside, found, depth)
         return text if clean is inside else base64.b64encode(clean.encode("latin-1")).decode("ascii")
 
     def _all(self, item: Json, rule: str, found: _Found) -> Json:
@@ -330,7 +330,7 @@ class _Scrubber:
     def _deep(self, value: Json, found: _Found) -> Json:
         """Nested too deep to walk: as text, in which removal keeps the structure."""
         text = dumps(value).decode("utf-8", "surrogatepass")
-        clean = self._text(text, found)
+        clean = self._text(text, found, self.DEPTH)
         return value if clean is text else loads(clean)
 
     def _header(self, value: dict[str, Json], found: _Found) -> dict[str, Json]:
@@ -338,7 +338,7 @@ class _Scrubber:
         content = value.get("content")
         if "module" in value and "headers" in value and isinstance(content, str):
             start = len(found.removed), len(found.withheld)
-            body = self._bytes(content, found)
+            body = self._bytes(content, found, 0)
             if body is not content:
                 _complete(found, start, ".content")
                 value = {**value, "content": body}
@@ -371,7 +371,7 @@ class _Scrubber:
         long = [name for name in value if len(name) >= 20 and name not in self._clean]
         if not long:
             return value
-        renamed = {name: new for name in long if (new := self._text(name, found)) is not name}
+        renamed = {name: new for name in long if (new := self._text(name, found, self.DEPTH)) is not name}
         return {renamed.get(name, name): item for name, item in value.items()} if renamed else value
 
     # --- names --------------------------------------------------------------------------------------------------------
@@ -394,12 +394,12 @@ class _Scrubber:
 
     # --- texts --------------------------------------------------------------------------------------------------------
 
-    def _text(self, text: str, found: _Found) -> str:
+    def _text(self, text: str, found: _Found, depth: int) -> str:
         if len(text) < 6 or (text.startswith("data:") and ";base64," in text[:200]):
             return text
         new, withheld = self._apply(text)
-        if withheld is None and text[:1] in "{[ \n\t\r":
-            new = self._json_text(new)
+        if withheld is None and depth < self.DEPTH and text[:1] in "{[ \n\t\r":
+            new = self._json_text(new, depth)
         if withheld is not None:
             found.withheld.append("")
             found.removed.append("")
@@ -427,7 +427,7 @@ class _Scrubber:
                 looked.clear()
         return text, None
 
-    def _json_text(self, text: str) -> str:
+    def _json_text(self, text: str, depth: int) -> str:
         """What names catch in JSON that lies in a text; only the parts that were hit are spelt anew, if it can be."""
         if text.strip()[-1:] not in "}]":
             return text
@@ -436,7 +436,7 @@ class _Scrubber:
         except ValueError:
             return text
         inner = _Found()
-        clean = self._value(value, inner, self.DEPTH // 2)
+        clean = self._value(value, inner, depth + 1)
         if clean is value:
             return text
         spaced = '": ' in text or '", ' in text

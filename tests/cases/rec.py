@@ -83,4 +83,5 @@ def _as_completion(message: object) -> Json:
 
 
 def _from_completion(body: Json) -> object:
-    return codecs.decode(body["choices"][0]["message"])  # type: ignore[call-overload,index]  # the shape of _as_completion
+    completion: Any = body
+    return codecs.decode(completion["choices"][0]["message"])

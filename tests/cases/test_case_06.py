@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,7 +25,7 @@ def test_each_step_holds_the_request_as_it_was_sent(case: Path, workdir: Path) -
 
     (run,) = store.runs()
     recording = store.recording(run.id)
-    requests = [recording.body(s.input_digest) for s in store.steps(run.id) if s.kind == "llm"]
+    requests: list[Any] = [recording.body(s.input_digest) for s in store.steps(run.id) if s.kind == "llm"]
     assert [len(r["messages"]) for r in requests] == expected["stored_message_counts"]
     assert requests[0]["messages"][0] == expected["step0_first_message"]
     assert [r["messages"][1]["content"] for r in requests] == [
@@ -39,9 +40,9 @@ def test_each_step_holds_the_request_as_it_was_sent(case: Path, workdir: Path) -
 def test_editing_what_was_returned_changes_nothing_stored(case: Path, workdir: Path) -> None:
     store = open_url(workdir / "x.db")
     rec = Rec(store)
-    answers: list[dict[str, object]] = []
+    answers: list[dict[str, Any]] = []
 
-    def model(body: dict[str, object]) -> dict[str, object]:
+    def model(body: dict[str, Any]) -> dict[str, Any]:
         answers.append({"role": "assistant", "content": "as it was"})
         return answers[-1]
 
@@ -52,21 +53,21 @@ def test_editing_what_was_returned_changes_nothing_stored(case: Path, workdir: P
         got["content"] = "edited"
         got["extra"] = [1]
     (step,) = [s for s in store.steps(run.run_id) if s.kind == "llm"]
-    body = store.recording(run.run_id).body(step.output_digest)
+    body: Any = store.recording(run.run_id).body(step.output_digest)
     assert body["choices"][0]["message"] == {"role": "assistant", "content": "as it was"}
     store.close()
 
 
 def test_the_recorder_itself_edits_nothing(case: Path, workdir: Path) -> None:
-    def run_plain(rec: object) -> list[object]:
-        seen: list[object] = []
+    def run_plain(rec: object) -> list[Any]:
+        seen: list[Any] = []
 
-        def model(body: dict[str, object]) -> dict[str, object]:
+        def model(body: dict[str, Any]) -> dict[str, Any]:
             seen.append(json.loads(json.dumps(body)))
             return {"role": "assistant", "content": "ok", "token": "kept-for-the-program"}
 
         ask = rec.llm("m", model) if isinstance(rec, Rec) else model
-        body: dict[str, object] = {
+        body: dict[str, Any] = {
             "model": "m",
             "messages": [{"role": "user", "content": "x"}],
             "api_key": "k-12345678",

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,20 +27,20 @@ def test_time_ids_and_chance_are_recorded_with_their_types(case: Path, workdir: 
     (run,) = store.runs()
     recording = store.recording(run.id)
     steps = {s.kind: s for s in store.steps(run.id)}
-    moment = codecs.decode(recording.body(steps["clock"].output_digest))
+    moment: Any = codecs.decode(recording.body(steps["clock"].output_digest))
     assert moment.utcoffset() == timedelta(0), "the recorded time has a zone"
     assert str(codecs.decode(recording.body(steps["id"].output_digest))) == uid
-    dice = codecs.decode(recording.body(steps["random"].output_digest))
-    body = recording.body(steps["llm"].input_digest)
+    dice: Any = codecs.decode(recording.body(steps["random"].output_digest))
+    body: Any = recording.body(steps["llm"].input_digest)
     assert ("temperature" in body) == (dice < 0.5)
     store.close()
 
 
 def test_a_seeded_program_draws_the_same_numbers_with_and_without(case: Path, workdir: Path) -> None:
-    def program() -> list[object]:
+    def program() -> list[Any]:
         random.seed(7)
         things = list(range(10))
-        drawn: list[object] = [random.random(), loupe.random(), random.getrandbits(64)]
+        drawn: list[Any] = [random.random(), loupe.random(), random.getrandbits(64)]
         drawn += [loupe.rng.randint(1, 6), loupe.rng.uniform(0, 2), loupe.rng.gauss(0, 1), loupe.rng.choice("abc")]
         drawn.append(loupe.rng.sample(range(100), 5))
         loupe.rng.shuffle(things)
@@ -54,7 +55,7 @@ def test_a_seeded_program_draws_the_same_numbers_with_and_without(case: Path, wo
     assert inside == without
 
     random.seed(7)
-    plain = [random.random(), random.random(), random.getrandbits(64)]
+    plain: list[Any] = [random.random(), random.random(), random.getrandbits(64)]
     plain += [random.randint(1, 6), random.uniform(0, 2), random.gauss(0, 1), random.choice("abc")]
     plain.append(random.sample(range(100), 5))
     things = list(range(10))

@@ -1,0 +1,341 @@
+"""Secret removal: what goes, what stays, and what is never touched."""
+
+from __future__ import annotations
+
+import base64
+import copy
+import json
+import random
+import string
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentloupe import codecs, privacy
+from agentloupe.credentials import cookie_text, field_rule
+from agentloupe.privacy import NO_RULES, Rules, Scrubbed, rules_from, scrub_text
+
+RULES = Rules()
+
+
+def scrub(value: Any, rules: Rules) -> Scrubbed:
+    return privacy.scrub(value, rules)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=12) | st.dictionaries(st.text(max_size=12), inner, max_size=6),
+    max_leaves=40,
+)
+
+NAMES = {
+    "authorization": "authorization",
+    "Proxy-Authorization": "authorization",
+    "x-api-key": "api-key",
+    "API_KEY": "api-key",
+    "apiKey": "api-key",
+    "openai.apiKey": "api-key",
+    "aws_secret_access_key": "api-key",
+    "secret_key": "api-key",
+    "password": "password",
+    "userPassword": "password",
+    "new_password2": "password",
+    "password_confirmation": "password",
+    "client_secret": "secret",
+    "token": "token",
+    "access_token": "token",
+    "X-Auth-Token": "token",
+    "refreshToken": "token",
+    "Set-Cookie": "cookie",
+    "cookie": "cookie",
+    "credentials": "credential",
+}
+PLAIN = [
+    *("max_tokens", "prompt_tokens", "completion_tokens", "total_tokens", "tokenizer", "next_page_token", "pad_token"),
+    *("key", "keys", "tool_choice", "password_hint", "secretary", "author", "authors", "cookie_policy", "api_key_id"),
+    *("monkey", "session_id", "content", "access", "token_type", "password_policy", "tokens", "x"),
+]
+
+
+@pytest.mark.parametrize(("name", "rule"), NAMES.items())
+def test_names_that_hold_secrets(name: str, rule: str) -> None:
+    assert field_rule(name) == rule
+    assert scrub({name: "v-1", "beside": "stays"}, RULES).value == {name: f"[removed:{rule}]", "beside": "stays"}
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_names_that_do_not(name: str) -> None:
+    value = {name: "a word"}
+    assert field_rule(name) is None
+    assert scrub(value, RULES).value is value
+
+
+def _fake(prefix: str, length: int) -> str:
+    """A made-up key, put together here so that no scanner takes this file for a leak."""
+    drawn = random.Random(prefix)
+    return prefix + "1" + "".join(drawn.choices(string.ascii_letters + string.digits, k=length - 1))
+
+
+SHAPED = {
+    "openai": _fake("sk-" + "proj-", 40),
+    "anthropic": _fake("sk-" + "ant-api03-", 60),
+    "github": _fake("ghp" + "_", 36),
+    "github fine": _fake("github" + "_pat_", 40),
+    "aws": "AKIA" + "1234567890ABCDEF",
+    "slack": "xox" + "b-123456789012-abcdefghijkl",
+    "google": _fake("AI" + "za", 35),
+    "stripe": _fake("sk" + "_live_", 24),
+    "jwt": ".".join(("eyJ" + "hbGciOiJIUzI1NiJ9", "eyJ" + "zdWIiOiIxMjM0In0", "c2lnbmF0dXJl")),
+    "pem": "-----BEGIN RSA " + "PRIVATE KEY-----\nMIIEow\nabc=\n-----END RSA " + "PRIVATE KEY-----",
+    "pem, cut": "-----BEGIN " + "PRIVATE KEY-----\nMIIEow\nabc=",
+}
+
+
+@pytest.mark.parametrize("secret", SHAPED.values(), ids=SHAPED.keys())
+@pytest.mark.parametrize(
+    "frame",
+    ["{}", "before {} after", 'say "{}"', '{{"nested": "{}"}}', "https://api.invalid/{}?page=2", "a\n{}\nb"],
+)
+def test_shapes_are_found_in_any_text(secret: str, frame: str) -> None:
+    text = frame.format(secret)
+    clean = scrub_text(text, RULES)
+    assert secret[12:] not in clean
+    assert "[removed:" in clean
+    if "cut" not in secret and "-----" not in secret:
+        assert clean.startswith(frame.partition("{}")[0].replace("{{", "{")[:6])
+
+
+@pytest.mark.parametrize(
+    ("text", "clean"),
+    [
+        ("Authorization: Bearer abc-123-def", "Authorization: Bearer [removed:authorization]"),
+        ("authorization: Basic dXNlcjpwYXNz", "authorization: Basic [removed:authorization]"),
+        ("curl -H 'X-Api-Key: k12345678'", "curl -H 'X-Api-Key: [removed:api-key]'"),
+        ("postgres://bob:p%40ss@db/x", "postgres://[removed:url-userinfo]@db/x"),
+        ("GET https://x.invalid/y?Api_Key=abc&page=2", "GET https://x.invalid/y?Api_Key=[removed:api-key]&page=2"),
+        ("{'password': 'hunter2', 'user': 'demo'}", "{'password': '[removed:password]', 'user': 'demo'}"),
+        ('client_secret = "x y z"', 'client_secret = "[removed:secret]"'),
+        ("PASSWORD=hunter22 make", "PASSWORD=[removed:password] make"),
+        ("Cookie: sid=1; theme=dark", "Cookie: sid=[removed:cookie]; theme=dark"),
+        ('{"a": "{\\"token\\": \\"x\\\\\\"y\\"}"}', '{"a": "{\\"token\\": \\"[removed:token]\\"}"}'),
+        ('cut off: {"token": "abc", "rest', 'cut off: {"token": "[removed:token]", "rest'),
+        ('{"pin":1,"password":1234,"n":[1.0]}', '{"pin":1,"password":"[removed:password]","n":[1.0]}'),
+    ],
+)
+def test_secrets_in_running_text(text: str, clean: str) -> None:
+    assert scrub_text(text, RULES) == clean
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "the bearer of this ring, and authorization: the process of allowing",
+        "api_key=os.environ['X'], token=token, password=password",
+        "sk-learn-compatible-estimators-are-fine, task-1234567890123456789012",
+        "max_tokens=4096 prompt_tokens: 123456 next_page_token=abc12345",
+        "https://host:8080/path/a@b?page=2&theme=dark",
+        "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+        "call_Jc8zLkQy0a1b2c3d4e5f6g7h and 3f2504e0-4f89-41d3-9a0c-0305e82c3301",
+        '{"type": "password", "tokenizer": "cl100k", "max_tokens": 5}',
+        "data:image/png;base64,AKIA1234567890ABCDEFsk-proj-abcdefgh12345678ijkl",
+    ],
+)
+def test_text_that_only_looks_like_it_stays(text: str) -> None:
+    assert scrub_text(text, RULES) == text
+
+
+def test_opaque_parts_are_never_touched() -> None:
+    opaque = SHAPED["openai"]
+    value = {
+        "thinking": {"signature": opaque, "type": "thinking"},
+        "reasoning": {"encrypted_content": opaque},
+        "image": {"source": {"media_type": "image/png", "data": opaque}},
+        "b64_json": opaque,
+        "tool_call_id": opaque,
+        "id": opaque,
+    }
+    assert scrub(value, RULES).value is value
+    assert scrub({"data": opaque}, RULES).value == {"data": "[removed:key]"}, "data without a media type is just data"
+
+
+def test_schemas_and_log_probabilities_stay() -> None:
+    value = {
+        "tools": [{"parameters": {"properties": {"password": {"type": "string"}, "token": {"enum": ["a"]}}}}],
+        "logprobs": {"content": [{"token": "Hi", "logprob": -0.1, "top_logprobs": [{"token": "Ho", "logprob": -2}]}]},
+        "password": None,
+        "secret": True,
+        "token": 17,
+        "api_key": "",
+    }
+    assert scrub(value, RULES).value is value
+
+
+def test_everything_below_a_secret_name_goes() -> None:
+    found = scrub({"credentials": {"user": "u", "pin": 1234, "tags": ["a", None]}}, RULES)
+    mark = "[removed:credential]"
+    assert found.value == {"credentials": {"user": mark, "pin": mark, "tags": [mark, None]}}
+    assert found.removed == ("$.credentials.user", "$.credentials.pin", "$.credentials.tags[0]")
+
+
+def test_headers_in_every_form() -> None:
+    value = {
+        "pairs": [["Authorization", "Bearer x"], ["Accept", "json"]],
+        "objects": [{"name": "X-Api-Key", "value": "k"}, {"name": "Accept", "value": "json"}],
+        "words": [["password", "reset"]],
+    }
+    found = scrub(value, RULES)
+    assert found.value == {
+        "pairs": [["Authorization", "[removed:authorization]"], ["Accept", "json"]],
+        "objects": [{"name": "X-Api-Key", "value": "[removed:api-key]"}, {"name": "Accept", "value": "json"}],
+        "words": [["password", "reset"]],
+    }
+    assert found.removed == ("$.pairs[0][1]", "$.objects[0].value")
+
+
+def test_encoded_python_values_are_looked_into() -> None:
+    class Refused(Exception):
+        def __init__(self, message: str, api_key: str) -> None:
+            super().__init__(message)
+            self.api_key = api_key
+
+    secret = SHAPED["github"]
+    value = {
+        "error": Refused(f"401 with {secret}", secret),
+        "bytes": f"token={secret}".encode(),
+        "mapping": {1: "x", "password": "hunter2"},
+        "tuple": (secret, 1),
+    }
+    wire = scrub(codecs.encode(value).wire, RULES).value
+    back = codecs.decode(scrub(codecs.encode({**value, "error": None}).wire, RULES).value)
+    text = json.dumps(wire)
+    assert secret not in text
+    assert "hunter2" not in text
+    assert base64.b64encode(secret.encode()).decode()[:20] not in text
+    assert isinstance(back, dict)
+    assert back["mapping"] == {1: "x", "password": "[removed:password]"}
+    assert back["tuple"] == ("[removed:key]", 1)
+
+
+def test_names_that_are_secrets_themselves() -> None:
+    assert scrub({SHAPED["github"]: {"n": 1}}, RULES).value == {"[removed:key]": {"n": 1}}
+
+
+def test_names_that_may_be_a_users_text_are_not_shown() -> None:
+    found = scrub({"mail to bob@example.org": {"password": "x"}}, RULES)
+    assert found.removed == ("$.*.password",)
+
+
+@pytest.mark.parametrize("cookie", ["sid=abc; theme=dark; lang=en", "sid=abc; Path=/; HttpOnly; theme=dark; lang=en"])
+def test_cookies_lose_their_values_and_keep_preferences(cookie: str) -> None:
+    clean = cookie_text(cookie)
+    assert "abc" not in clean
+    assert clean == cookie.replace("abc", "[removed:cookie]")
+
+
+# --- rule sets --------------------------------------------------------------------------------------------------------
+
+
+def test_a_workspace_adds_names_and_shapes_and_keeps_some() -> None:
+    rules = Rules(fields=("customer_pin",), keep=("csrf_token",), patterns={"ticket": r"TICK-\d{6}"})
+    value = {"customerPin": 1234, "csrf_token": "abc", "note": "see TICK-123456.", "password": "x"}
+    assert scrub(value, rules).value == {
+        "customerPin": "[removed:customer_pin]",
+        "csrf_token": "abc",
+        "note": "see [removed:ticket].",
+        "password": "[removed:password]",
+    }
+
+
+def test_rule_sets_are_told_apart_and_come_back() -> None:
+    rules = Rules(fields=("a",), patterns={"b": "c"})
+    assert rules.digest != RULES.digest != NO_RULES.digest
+    assert rules_from(rules.as_json()).digest == rules.digest
+    assert rules_from(None).digest == RULES.digest
+    value = {"password": "x"}
+    assert scrub(value, NO_RULES).value is value
+
+
+def test_a_pattern_that_cannot_be_used_withholds_texts() -> None:
+    found = scrub({"a": "some text", "n": 1}, Rules(patterns={"bad": "("}))
+    assert found.value == {"a": "[removed:withheld:bad]", "n": 1}
+    assert found.withheld == ("$.a",)
+
+
+# --- properties -------------------------------------------------------------------------------------------------------
+
+
+@given(json_values)
+def test_it_never_fails_never_changes_its_input_and_is_settled_after_once(value: object) -> None:
+    before = copy.deepcopy(value)
+    once = scrub(value, RULES)
+    assert value == before
+    assert once.withheld == ()
+    assert (once.value is value) == (not once.removed)
+    again = scrub(once.value, RULES)
+    assert again.value == once.value
+    assert again.removed == ()
+
+
+@given(json_values, st.sampled_from(["password", "apiKey", "Authorization"]), st.integers(0, 3))
+def test_a_planted_secret_is_found_at_any_depth(value: object, name: str, wraps: int) -> None:
+    planted: object = {"inner": value, name: "LOUPE-CANARY-9"}
+    for _ in range(wraps):
+        planted = {"list": [planted], "text": json.dumps(planted)}
+    found = scrub(planted, RULES)
+    assert "LOUPE-CANARY-9" not in json.dumps(found.value)
+
+
+@given(st.lists(st.tuples(st.booleans(), st.text(max_size=30)), min_size=9, max_size=14), st.data())
+def test_a_list_that_grows_is_looked_at_like_a_new_one(items: list[tuple[bool, str]], data: st.DataObject) -> None:
+    messages = [{"role": "user", "content": text, **({"token": text + "-t"} if dirty else {})} for dirty, text in items]
+    cut = data.draw(st.integers(8, len(messages)))
+    rules = Rules(fields=(f"f{data.draw(st.integers(0, 3))}",))
+    scrub({"messages": copy.deepcopy(messages[:cut])}, rules)
+    grown = scrub({"messages": copy.deepcopy(messages)}, rules)
+    fresh = [scrub(message, rules) for message in copy.deepcopy(messages)]
+    value = grown.value
+    assert isinstance(value, dict)
+    assert value["messages"] == [one.value for one in fresh]
+    assert sorted(grown.removed) == sorted(
+        f"$.messages[{i}]{path[1:]}" for i, one in enumerate(fresh) for path in one.removed
+    )
+
+
+def test_deep_values_are_looked_through() -> None:
+    value: object = {"password": "LOUPE-CANARY-1"}
+    for _ in range(400):
+        value = [value]
+    found = scrub(value, RULES)
+    assert "CANARY" not in repr(found.value)
+    assert found.withheld == ()
+
+
+HOSTILE = ("a:", "key=", '\\"key\\":\\"', "://a:", "sk-", "bearer a", "-----BEGIN PRIVATE KEY", '"token":"', "{", "eyJ")
+
+
+@pytest.mark.parametrize("piece", HOSTILE)
+def test_hostile_texts_take_no_longer_than_long_ones(piece: str) -> None:
+    start = time.process_time()
+    scrub_text(piece * (150_000 // len(piece)), RULES)
+    assert time.process_time() - start < 3
+
+
+def test_a_request_that_grows_is_scanned_once() -> None:
+
+    messages = [{"role": "user", "content": f"message {i} " * 20} for i in range(300)]
+    scrub({"messages": copy.deepcopy(messages)}, RULES)
+    seen: list[str] = []
+    original = privacy._Scrubber._apply
+
+    def counting(self: privacy._Scrubber, text: str) -> tuple[str, str | None]:
+        seen.append(text)
+        return original(self, text)
+
+    messages.append({"role": "user", "content": "only this one is new"})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(privacy._Scrubber, "_apply", counting)
+        scrub({"messages": copy.deepcopy(messages)}, RULES)
+    assert seen == ["only this one is new"]
