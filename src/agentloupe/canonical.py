@@ -25,7 +25,7 @@ from typing import Final, Protocol
 
 import orjson
 
-from agentloupe.jsontext import PLAIN, Json, dumps, list_text, loads, nonfinite_text, stands_for, tree_types, write
+from agentloupe.jsontext import PLAIN, Json, Known, begun, dumps, loads, nonfinite_text, tree_types, write
 
 __all__ = [
     "FORM",
@@ -172,14 +172,13 @@ class _Hash(Protocol):
     def hexdigest(self) -> str: ...
 
 
-class _Known:
-    """A list that was digested before: its text without the closing bracket, and the hash so far."""
+class _Known(Known):
+    """A list that was digested before, and the hash so far."""
 
-    __slots__ = ("count", "hash", "hex", "inside")
+    __slots__ = ("hash", "hex")
 
-    def __init__(self, inside: bytes, count: int, state: _Hash) -> None:
-        self.inside = inside
-        self.count = count
+    def __init__(self, text: bytes, count: int, nulls: bool, state: _Hash) -> None:
+        super().__init__(text, count, nulls)
         self.hash = state
         self.hex = state.hexdigest()
 
@@ -199,17 +198,16 @@ class _ListDigests:
 
     def digest(self, items: list[Json]) -> str:
         """SHA-256 over the elements' canonical SHA-256, as hex."""
-        text = list_text(items)
+        text, before, nulls = begun(items, self.known)
         if text is None or len(text) > self.BYTES:
             return self._extend(hashlib.sha256(), items).hexdigest()
-        before = next((k for k in self.known if _begins(text, k)), None)
-        if before is not None and before.count == len(items):
+        if before is None:
+            state = self._one_by_one(items)
+        elif before.count == len(items):
             return before.hex
-        new = items if before is None else items[before.count :]
-        if not stands_for(text, 0 if before is None else len(before.inside), new):
-            return self._extend(hashlib.sha256(), items).hexdigest()
-        state = self._one_by_one(items) if before is None else self._extend(before.hash.copy(), new)
-        found = _Known(text[:-1], len(items), state)
+        else:
+            state = self._extend(before.hash.copy(), items[before.count :])
+        found = _Known(text, len(items), nulls, state)
         self.known = (found, *(k for k in self.known if k is not before))[: self.LISTS]
         return found.hex
 
@@ -233,11 +231,6 @@ class _ListDigests:
                     elements[text] = known
             state.update(known)
         return state
-
-
-def _begins(text: bytes, known: _Known) -> bool:
-    """Whether a list's text begins with all elements of a known, non-empty list."""
-    return text.startswith(known.inside) and text[len(known.inside)] in b",]" and known.count > 0
 
 
 _lists = _ListDigests()

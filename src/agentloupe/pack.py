@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from agentloupe.canonical import SHARED_LISTS, Json, digest_bytes, dumps, loads
-from agentloupe.jsontext import list_text, quoted, stands_for
+from agentloupe.jsontext import Known, begun, quoted
 
 __all__ = ["APART", "MARKS", "Body", "Packed", "Packer", "needs", "unpack"]
 
@@ -76,21 +76,25 @@ class _Link:
     depth: int
 
 
-class _Known:
+@dataclass(frozen=True, slots=True)
+class _Whole:
+    """A list that is to be packed."""
+
+    items: list[Json]
+    text: bytes
+    nulls: bool
+
+
+class _Known(Known):
     """A list that was packed before."""
 
-    __slots__ = ("_at", "_texts", "count", "inside", "link")
+    __slots__ = ("_at", "_texts", "link")
 
-    def __init__(self, inside: bytes, count: int, link: _Link, texts: list[bytes] | None = None) -> None:
-        self.inside = inside  # the list's text without its closing bracket
-        self.count = count
+    def __init__(self, whole: _Whole, link: _Link, texts: list[bytes] | None = None) -> None:
+        super().__init__(whole.text, len(whole.items), whole.nulls)
         self.link = link
         self._texts = texts
         self._at: dict[bytes, list[int]] | None = None
-
-    def begins(self, text: bytes) -> bool:
-        """Whether another list's text begins with all items of this one."""
-        return text.startswith(self.inside) and text[len(self.inside)] in b",]"
 
     @property
     def texts(self) -> list[bytes]:
@@ -147,7 +151,7 @@ class Packer:
             for name in SHARED_LISTS:
                 mark, items = root.get(name), value.get(name)
                 if isinstance(mark, dict) and isinstance(items, list) and isinstance(of := mark.get("$ref"), str):
-                    self._put(name, _Known(dumps(items)[:-1], len(items), _chain(of, texts)), None)
+                    self._put(name, _Known(_Whole(items, dumps(items), nulls=True), _chain(of, texts)), None)
         return value
 
     # --- values ---
@@ -195,22 +199,18 @@ class Packer:
         return b"{%s}" % b",".join(members)
 
     def _list(self, name: str, items: list[Json]) -> bytes:
-        text = list_text(items)
         known = self._known.get(name, [])
-        before = None if text is None else next((k for k in known if k.begins(text)), None)
-        if text is None or not stands_for(
-            text, len(before.inside) if before else 0, items[before.count if before else 0 :]
-        ):
-            text, before = dumps(items), None
-        if len(text) <= _SMALL_LIST:
-            return self._inner(items, text, _LEVELS)
+        text, before, nulls = begun(items, known)
+        whole = _Whole(items, dumps(items) if text is None else text, nulls)
+        if len(whole.text) <= _SMALL_LIST:
+            return self._inner(items, whole.text, _LEVELS)
         if before is None:
-            made, before = self._by_difference(text[:-1], items, known)
+            made, before = self._by_difference(whole, known)
         elif before.count == len(items):
             made = before
         else:
             new = [self._part(item, _LEVELS) for item in items[before.count :]]
-            made = self._continue(before, before.count, new, text[:-1], len(items))
+            made = self._continue(before, before.count, new, whole)
         self._put(name, made, before)
         return b'{"$ref":"%s"}' % made.link.digest.encode()
 
@@ -222,13 +222,13 @@ class Packer:
         self._known[name] = kept
 
     def _continue(
-        self, before: _Known, take: int, new: list[bytes], inside: bytes, count: int, texts: list[bytes] | None = None
+        self, before: _Known, take: int, new: list[bytes], whole: _Whole, texts: list[bytes] | None = None
     ) -> _Known:
         """A list that is the beginning of a known one, then new items."""
         base = before.link
         while base.base is not None and base.take >= take:
             base = base.base  # the items that are kept were there before: a shorter chain says the same
-        return _Known(inside, count, self._told(base, take, b"[0,%d],[%s]" % (take, b",".join(new))), texts)
+        return _Known(whole, self._told(base, take, b"[0,%d],[%s]" % (take, b",".join(new))), texts)
 
     def _told(self, base: _Link, take: int, parts: bytes) -> _Link:
         depth = base.depth + 1
@@ -236,28 +236,28 @@ class Packer:
         text = b'{"$list":{"base":"%s","near":[%s],"parts":[%s]}}' % (base.digest.encode(), near, parts)
         return _Link(self._body(text, base.digest), base, take, depth)
 
-    def _whole(self, inside: bytes, items: list[Json], texts: list[bytes]) -> _Known:
-        parts = [self._part(item, _LEVELS, text) for item, text in zip(items, texts, strict=True)]
-        return _Known(inside, len(items), _Link(self._body(b"[%s]" % b",".join(parts)), None, -1, 0), texts)
+    def _anew(self, whole: _Whole, texts: list[bytes]) -> _Known:
+        parts = [self._part(item, _LEVELS, text) for item, text in zip(whole.items, texts, strict=True)]
+        return _Known(whole, _Link(self._body(b"[%s]" % b",".join(parts)), None, -1, 0), texts)
 
-    def _by_difference(self, inside: bytes, items: list[Json], known: list[_Known]) -> tuple[_Known, _Known | None]:
+    def _by_difference(self, whole: _Whole, known: list[_Known]) -> tuple[_Known, _Known | None]:
         """A list that is no continuation: an edited history, a window, another agent. With the list it replaces."""
+        items = whole.items
         texts = [dumps(item) for item in items]
         mine = set(texts)
         best = max(known, key=lambda k: sum(len(t) for t in mine & k.at.keys()), default=None)
         shared = 0 if best is None else sum(len(t) for t in mine & best.at.keys())
         if best is None or shared < APART // 8:
-            return self._whole(inside, items, texts), None
+            return self._anew(whole, texts), None
         replaced = best if 2 * shared >= len(best.inside) else None
         if best.link.depth >= max(_LONG_CHAIN, len(items)):
-            return self._whole(inside, items, texts), replaced
+            return self._anew(whole, texts), replaced
         runs = list(_runs(best, texts))
         if len(runs) == 1 and runs[0][0] == 0:
             take = runs[0][1]
             new = [self._part(v, _LEVELS, t) for v, t in zip(items[take:], texts[take:], strict=True)]
-            return self._continue(best, take, new, inside, len(items), texts), replaced
-        parts = self._parts(runs, items, texts)
-        return _Known(inside, len(items), self._told(best.link, -1, parts), texts), replaced
+            return self._continue(best, take, new, whole, texts), replaced
+        return _Known(whole, self._told(best.link, -1, self._parts(runs, items, texts)), texts), replaced
 
     def _parts(self, runs: list[tuple[int, int, int]], items: list[Json], texts: list[bytes]) -> bytes:
         told: list[bytes] = []
