@@ -53,7 +53,8 @@ class FakeEngine:
         self.shared, self.prompt, self.grammar, self.options = shared, prompt, grammar, options
         if self.error:
             raise self.error
-        return Completion(self.texts.pop(0), self.finish_reason, 10, 5, 7)
+        text = self.texts.pop(0)
+        return Completion(text, self.finish_reason, 10, 5 if len(text) > 5 else 1, 7)
 
 
 def choice_of(fake: FakeEngine, **more: Any) -> dict[str, Any]:
@@ -169,7 +170,7 @@ def test_worked_examples_are_right() -> None:
     ],
 )
 def test_the_choice_of_tools_is_in_the_grammar(more: dict[str, Any], start: str, calls: int | None) -> None:
-    fake = FakeEngine("Answer: x\n")
+    fake = FakeEngine('Call: f {"city": "x"}\nResult' if start == "calls" else "Answer: x\n")
     choice_of(fake, **more)
     lines = fake.grammar.splitlines()
     assert lines[:2] == ["%llguidance {}", f"start: {start}"]
@@ -325,9 +326,14 @@ def test_a_bad_request_names_the_parameter(more: dict[str, Any], param: str) -> 
     assert (caught.value.param, caught.value.status) == (param, 400)
 
 
-def test_a_schema_that_the_engine_ignored_is_told() -> None:
+@pytest.mark.parametrize(
+    "text",
+    ["I have a 2005", "", "Answer: fine\n", 'Call: other {"city": "x"}\nResult', "Call: f city\nResult"],
+)
+def test_a_schema_that_the_engine_ignored_is_told(text: str) -> None:
+    form = {"type": "json_object"}
     with pytest.raises(RequestError, match="JSON schema") as caught:
-        ChatApp(FakeEngine("I have a 2005")).chat(request())
+        ChatApp(FakeEngine(text)).chat(request(tools=[tool("f")], response_format=form))
     assert caught.value.code == "unsupported_schema"
 
 
@@ -532,8 +538,8 @@ def test_the_real_model_keeps_to_schemas_and_tells_what_it_cannot(real: LocalMod
     with openai.OpenAI(base_url=real.url, api_key="none", max_retries=0, timeout=120) as client:
         made = client.chat.completions.create(model="x", messages=messages, response_format=form, seed=3)
         assert json.loads(made.choices[0].message.content or "")["mood"] in ("good", "bad")
-        form["json_schema"]["schema"] = {"type": "array", "uniqueItems": True}
+        form["json_schema"]["schema"] = {"type": "object", "properties": {"a": {"not": {"type": "string"}}}}
         with pytest.raises(openai.BadRequestError, match="grammar lacks"):
-            client.chat.completions.create(model="x", messages=messages, response_format=form, max_tokens=20)
+            client.chat.completions.create(model="x", messages=messages, response_format=form, seed=3)
         with pytest.raises(openai.BadRequestError, match="too long"):
             client.chat.completions.create(model="x", messages=[{"role": "user", "content": "word " * 5000}])

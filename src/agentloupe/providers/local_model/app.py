@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Mapping
 from datetime import datetime
@@ -9,7 +10,7 @@ from typing import Any, cast
 
 from agentloupe.ambient import now, random_hex
 from agentloupe.providers.local_model.engine import Completion, Engine, PromptTooLong
-from agentloupe.providers.local_model.grammar import grammar, read_choice, read_tools
+from agentloupe.providers.local_model.grammar import Choice, grammar, read_choice, read_tools
 from agentloupe.providers.local_model.render import Parsed, parse, render, render_examples
 from agentloupe.providers.local_model.worked import examples_for
 from agentloupe.providers.loopback import (
@@ -31,6 +32,7 @@ DEFAULT_TEMPERATURE = 0.7
 """Where the request says nothing; a small model goes astray at the usual 1.0."""
 
 _MAX_WAITING = 32
+_LABEL_TOKENS = 4  # a cut text shorter than this may end inside its first label
 
 
 class ChatApp:
@@ -66,7 +68,7 @@ class ChatApp:
         shown = tools if choice.calls else []
         shared = render_examples(examples_for(tools))
         made = self._complete(request, shared, render(request["messages"], shown), grammar(shown, choice))
-        return self._reply(made, _parsed(made))
+        return self._reply(made, _parsed(made, {str(tool["name"]) for tool in shown}, choice))
 
     def _complete(self, request: Mapping[str, Any], shared: str, prompt: str, rules: str) -> Completion:
         arguments: dict[str, Any] = {
@@ -115,16 +117,32 @@ class ChatApp:
         )
 
 
-def _parsed(made: Completion) -> Parsed:
-    """The message; a text outside the grammar means that the engine did not understand a schema and ignored it."""
+def _parsed(made: Completion, names: set[str], choice: Choice) -> Parsed:
+    """The message. A text outside the grammar means that the engine did not understand a schema and ignored it."""
     parsed = parse(made.text)
-    if parsed is None and made.finish_reason == "length" and len(made.text) < len("Answer: "):
-        return Parsed("", (), whole=False)
-    if parsed is None:
+    cut = made.finish_reason == "length" and not (parsed and parsed.whole)
+    if cut and (parsed is not None or made.completion_tokens < _LABEL_TOKENS):
+        return parsed or Parsed("", (), whole=False)
+    if parsed is None or not _held(parsed, names, choice):
         raise RequestError(
             "a JSON schema of the request uses something that this model's grammar lacks", code="unsupported_schema"
         )
     return parsed
+
+
+def _held(parsed: Parsed, names: set[str], choice: Choice) -> bool:
+    """Whether the text keeps to what the grammar asked for, as far as that can be seen."""
+    if parsed.content is not None:
+        return choice.answers and (choice.answer_schema is None or _is_json(parsed.content))
+    return bool(parsed.calls) and all(name in names and _is_json(arguments) for name, arguments in parsed.calls)
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _number(request: Mapping[str, Any], names: tuple[str, ...], low: float, high: float) -> float | None:
