@@ -11,7 +11,7 @@ from typing import cast
 from agentloupe.call import Attrs
 from agentloupe.canonical import Json
 
-__all__ = ["host_of", "provider_of", "request_facts", "response_facts", "step_name"]
+__all__ = ["endpoint_of", "host_of", "provider_of", "request_facts", "response_facts", "step_name"]
 
 _OWN_TOOLS = frozenset({"function", "custom"})
 
@@ -79,6 +79,17 @@ def _tokens(usage: Mapping[str, Json], facts: dict[str, Json]) -> None:
         counts = [usage[n] for n in names if isinstance(usage.get(n), int) and not isinstance(usage[n], bool)]
         if counts:
             facts[ours] = counts[0]
+
+
+def endpoint_of(path: str) -> str:
+    """The part of a path that names an endpoint, without ids: they are a user's values."""
+    parts = [part for part in path.partition("?")[0].split("/") if part]
+    kept = parts[:1]
+    for part in parts[1:]:
+        if not part.isalpha():
+            break
+        kept.append(part)
+    return "/" + "/".join(kept)
 
 
 def host_of(address: object) -> str:

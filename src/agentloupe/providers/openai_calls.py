@@ -219,7 +219,7 @@ class PassedCall:
         self._why = why
         self.call = Call(
             kind="other",
-            name=f"{method.upper()} {_structure(path)}",
+            name=f"{method.upper()} {chat.endpoint_of(path)}",
             input={"method": method.upper(), "path": path},
             attrs={"not_recorded": why},
             encode=lambda _: {"not_recorded": why},
@@ -256,17 +256,6 @@ def _warn(what: str) -> None:
     if what not in _warned:
         _warned.add(what)
         _log.warning("%s; this run can be read, but not replayed past this call", what)
-
-
-def _structure(path: str) -> str:
-    """The part of a path that names an endpoint, without ids."""
-    parts = [part for part in path.split("?", maxsplit=1)[0].split("/") if part]
-    kept = parts[:1]
-    for part in parts[1:]:
-        if not part.isalpha():
-            break
-        kept.append(part)
-    return "/" + "/".join(kept)
 
 
 def from_options(
