@@ -29,22 +29,18 @@ SCHEMAS: list[Any] = [
 ]
 
 
-@tool(effect="read")
-def get_weather(city: str, unit: str = "celsius") -> dict[str, Any]:
+def plain_weather(city: str, unit: str = "celsius") -> dict[str, Any]:
     degrees, sky = CITIES[city]
     return {"city": city, "temperature": degrees if unit == "celsius" else degrees * 9 / 5 + 32, "sky": sky}
 
 
-calculate = tool(effect="pure", name="calculate")(plain_calculate)
-TOOLS: dict[str, Any] = {"get_weather": get_weather, "calculate": calculate}
-
-
-def plain_weather(city: str, unit: str = "celsius") -> dict[str, Any]:
-    """The same, with no effect stated."""
-    return get_weather(city, unit)
-
-
 PLAIN: dict[str, Any] = {"get_weather": plain_weather, "calculate": plain_calculate}
+"""The tools, with no effect stated."""
+
+TOOLS: dict[str, Any] = {
+    "get_weather": tool(effect="read", name="get_weather")(plain_weather),
+    "calculate": tool(effect="pure", name="calculate")(plain_calculate),
+}
 
 
 class Script:

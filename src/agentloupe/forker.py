@@ -116,7 +116,12 @@ class _Before(Replayer):
     def _answer(self, call: Call, where: Place, recorded: RecordedCall) -> Serve | Perform:
         if recorded is self.cut.call:
             raise _AtCut(where)
-        return super()._answer(call, where, recorded)
+        answer = super()._answer(call, where, recorded)
+        token = answer.token if isinstance(answer, Perform) else None
+        if isinstance(token, HasPlace) and recorded.span_id is not None:
+            # The new run holds a copy of this agent's start: what comes after N hangs under that span.
+            token.place = replace(token.place, span_id=recorded.span_id)
+        return answer
 
     def _compare_own(self, recorded: RecordedCall, status: str, output: Json) -> None:
         if recorded.last_seq < self.cut.sequence and not self.code_changed:
@@ -324,7 +329,19 @@ class Forker:
         """The agent starts: what it is called with, and by which name."""
         self._opening = opening
         if self._before is None:
+            if self.plan.engine == "own" and not self.plan.overrides.empty:
+                self._compile_for_the_start()
             self.begin(opening)
+
+    def _compile_for_the_start(self) -> None:
+        """From the start there is no step N: overrides are made for the first request that was recorded."""
+        tape = self.plan.cut.tape
+        first = next((call for call in tape.calls if call.kind == "llm" and call.input_digest is not None), None)
+        request = tape.recording.body(first.input_digest) if first is not None else None
+        if not isinstance(request, dict):
+            raise ForkRefused("the recording holds no model request to override", reason="cut_request")
+        self.edits = compile_overrides(self.plan.overrides, request, self.plan.form)
+        self.applied = dict.fromkeys((str(edit.as_json()["path"]) for edit in self.edits), 0)
 
     def finished(self, perform: Perform, value: object) -> object:
         """Takes the result of what was performed."""

@@ -258,7 +258,7 @@ class _Family:
 
     def _policy(self) -> Policy:
         wishes = self.wishes
-        rules = {n: parse_tool(f"{n}={r}")[1] if isinstance(r, str) else r for n, r in wishes.tools.items()}
+        rules = {n: _rule(n, r) for n, r in wishes.tools.items()}
         allow = {n: Allow(a) if isinstance(a, str) else a for n, a in wishes.live.items()}
         policy = Policy(tools=with_live(rules, allow), allow=allow, on_miss=wishes.on_miss, ask=wishes.ask)
         own = self.engine == "own"
@@ -439,7 +439,7 @@ class _Family:
         if isinstance(stop, LoupeError) and (not forker.begun or isinstance(stop, ForkRefused)):
             raise stop
         for path, count in forker.applied.items():
-            self.notes.append(f"{path} was applied to {count} request{'s' if count > 1 else ''}")
+            self.notes.append(f"{path} was applied to {count} request{'' if count == 1 else 's'}")
         if forker.kept:
             self.notes.append(f"{forker.kept} kept calls have another input than recorded (code changed)")
 
@@ -495,6 +495,17 @@ class _Family:
             if call.first_seq < self.cut.sequence:
                 request = _result_in(request, call.attrs.get("tool_call_id"), result, idx)
         return request, changes
+
+
+def _rule(tool: str, rule: ToolRule | str) -> ToolRule:
+    """A rule; a sandbox that a person named is imported, as the agent's code is."""
+    found = parse_tool(f"{tool}={rule}")[1] if isinstance(rule, str) else rule
+    if not isinstance(found.sandbox, str):
+        return found
+    try:
+        return replace(found, sandbox=agent_named(found.sandbox))
+    except LoupeError as wrong:
+        raise ForkRefused(f"sandbox of tool {tool!r}: {wrong.message}", reason="no_sandbox") from wrong
 
 
 def _result_in(request: dict[str, Json], call_id: Json, result: Json, idx: int) -> dict[str, Json]:

@@ -108,7 +108,12 @@ def test_every_kept_step_is_the_same_as_in_the_parent(store: MemoryStore):
     run = fork_run(store, "weather-1", 3, None, Script("at once"))
     kept = load_steps(store.recording(run.id))[:3]
     for mine, theirs in zip(kept, load_steps(store.recording("weather-1")), strict=False):
-        assert (mine.input, mine.output, mine.name, mine.input_key) == (theirs.input, theirs.output, theirs.name, theirs.input_key)
+        assert (mine.input, mine.output, mine.name, mine.input_key) == (
+            theirs.input,
+            theirs.output,
+            theirs.name,
+            theirs.input_key,
+        )
 
 
 def test_only_the_new_part_is_newly_spent(store: MemoryStore):

@@ -1,0 +1,614 @@
+"""Forks that run the agent's own code: served up to N, live from there, tools by policy."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from agentloupe import ambient
+from agentloupe.call import Call
+from agentloupe.canonical import Json
+from agentloupe.errors import ForkRefused, LimitReached, UsageError
+from agentloupe.forking import fork
+from agentloupe.instrument import agent, tool
+from agentloupe.overrides import MessageEdit
+from agentloupe.policy import Allow, ToolRule
+from agentloupe.ports import Store
+from agentloupe.project import load_steps
+from agentloupe.reads import check, now, retrieve, state
+from agentloupe.reads import random as draw
+from agentloupe.sessions import RecordOpener
+from agentloupe.store.memory import MemoryStore
+from tests.fork_support import Script, shape
+
+# ---------------------------------------------------------------- an agent with a small client of its own
+
+
+class Client:
+    """A wrapped client in small: one method under the boundary, sync and async."""
+
+    def __init__(self) -> None:
+        self.script: Callable[..., Any] = Script()
+        self.sent: list[dict[str, Any]] = []
+
+    def _send(self, body: Json) -> Any:
+        assert isinstance(body, dict)
+        self.sent.append(body)
+        message, tokens_in, tokens_out = self.script(
+            body["messages"], body.get("tools"), body.get("model"), body.get("temperature")
+        )
+        usage = {"prompt_tokens": tokens_in, "completion_tokens": tokens_out}
+        return {"model": body["model"], "choices": [{"index": 0, "message": message}], "usage": usage}
+
+    def _call(self, body: dict[str, Any], resend: Callable[[Json], object]) -> Call:
+        return Call(
+            kind="llm",
+            name=f"chat {body['model']}",
+            input=json.loads(json.dumps(body)),
+            attrs={"model": body["model"]},
+            encode=lambda value: value,  # type: ignore[arg-type,return-value]
+            decode=lambda value: value,
+            facts=lambda value: {"input_tokens": value["usage"]["prompt_tokens"], "output_tokens": 1},  # type: ignore[index,call-overload]
+            resend=resend,
+        )
+
+    def create(self, **body: Any) -> Any:
+        return ambient.call(self._call(body, self._send), lambda: self._send(body))["choices"][0]["message"]
+
+    async def acreate(self, **body: Any) -> Any:
+        async def send(edited: Json) -> Any:
+            await asyncio.sleep(0)
+            return self._send(edited)
+
+        answer = await ambient.acall(self._call(body, send), lambda: send(body))
+        return answer["choices"][0]["message"]
+
+
+client = Client()
+ran: list[str] = []
+
+
+@tool(effect="read")
+def look(k: str) -> dict[str, Any]:
+    ran.append(f"look {k}")
+    return {"v": k.lower()}
+
+
+@tool(effect="pure")
+def double(x: int) -> int:
+    ran.append(f"double {x}")
+    return 2 * x
+
+
+@tool(effect="write")
+def refund(order: str, amount: int = 5) -> str:
+    ran.append(f"refund {order}")
+    return f"refunded {amount} for {order}"
+
+
+@tool(effect="read")
+def flaky(n: int) -> str:
+    ran.append(f"flaky {n}")
+    raise TimeoutError("no answer")
+
+
+OWN: dict[str, Any] = {"look": look, "double": double, "refund": refund, "flaky": flaky}
+
+
+def _answers(message: Any) -> list[Any]:
+    found: list[Any] = []
+    for call in message.get("tool_calls", []):
+        try:
+            content = json.dumps(OWN[call["function"]["name"]](**json.loads(call["function"]["arguments"])))
+        except Exception as error:
+            content = json.dumps({"error": str(error)})
+        found.append({"role": "tool", "tool_call_id": call["id"], "content": content})
+    return found
+
+
+@agent(name="helper")
+def helper(question: str, system: str = "Be brief.") -> str:
+    messages: list[Any] = [{"role": "system", "content": system}, {"role": "user", "content": question}]
+    now()
+    draw()
+    while True:
+        message = client.create(model="small-1", messages=messages, temperature=0.1)
+        messages = [*messages, message]
+        found = _answers(message)
+        if not found:
+            return message["content"]
+        messages += found
+
+
+@agent(name="ahelper")
+async def ahelper(question: str) -> str:
+    messages: list[Any] = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": question}]
+    while True:
+        message = await client.acreate(model="small-1", messages=messages)
+        messages = [*messages, message]
+        found = _answers(message)
+        if not found:
+            return message["content"]
+        messages += found
+
+
+SCRIPT: list[Any] = [("look", {"k": "A"}), [("refund", {"order": "o1"}), ("flaky", {"n": 1})], "done"]
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> None:
+    ran.clear()
+    client.sent.clear()
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    return MemoryStore()
+
+
+def record(
+    store: Store, function: Callable[..., Any], *args: Any, script: list[Any] | None = None, **kwargs: Any
+) -> str:
+    client.script = Script(*(SCRIPT if script is None else script))
+    opener = RecordOpener(store, name="run")
+    with ambient.opening_with(opener):
+        result = function(*args, **kwargs)
+        if asyncio.iscoroutine(result):
+            asyncio.run(result)
+    ran.clear()
+    client.sent.clear()
+    return opener.sessions[0].run_id
+
+
+# root 0, now 1, random 2, llm 3, look 4, llm 5, refund 6, flaky 7, llm 8
+
+
+def test_a_fork_of_own_code_is_served_up_to_n_and_live_from_there(store: MemoryStore):
+    run_id = record(store, helper, "hi")
+    assert [s.kind for s in store.steps(run_id)] == [
+        "agent",
+        "clock",
+        "random",
+        "llm",
+        "tool",
+        "llm",
+        "tool",
+        "tool",
+        "llm",
+    ]
+    client.script = Script(("look", {"k": "A"}), "changed")
+    done = fork(run_id, helper, from_step=5, store=store, system_prompt="Be long.")
+    new = done.candidates[0]
+    assert [entry[3] for entry in shape(store, new.id)] == [
+        *("live", "recorded", "recorded", "recorded", "recorded"),
+        *("live", "cassette", "live"),
+    ]
+    assert ran == []
+    assert [body["messages"][0]["content"] for body in client.sent] == ["Be long.", "Be long."]
+    assert [body["temperature"] for body in client.sent] == [0.1, 0.1]
+    assert (new.status, new.parent_run_id, new.forked_from_step, new.engine) == ("ok", run_id, 5, "own")
+    assert new.counts.cassette == 1
+    assert new.counts.reused == 1  # look(A) was used up in the kept part
+    steps = load_steps(store.recording(new.id))
+    assert steps[0].output == "changed"
+    assert steps[0].name == "agent.run"
+    assert "messages[0].content was applied to 2 requests" in done.notes
+    assert "1 model answer was kept that was made with the old prompt" in done.notes
+    assert [override["path"] for override in new.overrides] == ["messages[0].content"]
+
+
+def test_an_async_agent_is_forked_the_same_way(store: MemoryStore):
+    run_id = record(store, ahelper, "hi")
+    client.script = Script("changed")
+    done = fork(run_id, ahelper, from_step=3, store=store, temperature=0.9)
+    assert done.candidates[0].status == "ok"
+    assert [(b["messages"][-1]["role"], b["temperature"]) for b in client.sent] == [("tool", 0.9)]
+    assert ran == []
+
+    async def inside_a_loop() -> Any:
+        client.script = Script("again")
+        return fork(run_id, ahelper, from_step=3, store=store)
+
+    assert asyncio.run(inside_a_loop()).candidates[0].status == "ok"
+
+
+def test_tools_raise_as_they_did_and_a_write_is_only_played(store: MemoryStore):
+    run_id = record(store, helper, "hi")
+    client.script = Script([("refund", {"order": "o1"}), ("flaky", {"n": 1}), ("refund", {"order": "o2"})], "ok")
+    new = fork(run_id, helper, from_step=5, store=store).candidates[0]
+    assert ran == []
+    tools = [s for s in load_steps(store.recording(new.id)) if s.kind == "tool"][1:]
+    assert [(s.source, s.status) for s in tools] == [("cassette", "ok"), ("cassette", "error"), ("miss", "error")]
+    assert tools[1].error == "TimeoutError: no answer"
+    assert tools[0].attrs["replayed_write"] is True
+    told = [m["content"] for m in client.sent[-1]["messages"] if m["role"] == "tool"]
+    assert json.loads(told[2]) == {"error": "no answer"}
+    assert "cassette miss" in json.loads(told[3])["error"]
+    assert (new.label, new.hypothetical_from) == ("hypothetical", 6)
+    events = [e.type for e in store.recording(new.id).events if e.copied_hash is None]
+    assert "tool.requested" not in events
+    assert "tool.started" not in events
+
+
+@pytest.mark.parametrize("how", ["live", "stub", "sandbox", "human"])
+def test_policies(store: MemoryStore, how: str):
+    run_id = record(store, helper, "hi", script=[("double", {"x": 2}), "done"])
+    client.script = Script(("double", {"x": 21}), "ok")
+    asked: list[Any] = []
+    more: dict[str, Any] = {
+        "live": {"live": {"double": "arithmetic"}},
+        "stub": {"tools": {"double": "stub:7"}},
+        "sandbox": {"tools": {"double": ToolRule("sandbox", sandbox=lambda x: x + 1)}},
+        "human": {"tools": {"double": "human"}, "ask": lambda question: asked.append(question) or "forty"},
+    }[how]
+    new = fork(run_id, helper, from_step=3, store=store, **more).candidates[0]
+    step = next(s for s in load_steps(store.recording(new.id)) if s.kind == "tool")
+    assert step.source == how
+    assert step.output == {"live": 42, "stub": 7, "sandbox": 22, "human": "forty"}[how]
+    assert json.loads(client.sent[-1]["messages"][-1]["content"]) == step.output
+    assert new.counts.as_dict()[how] == 1
+    assert ran == (["double 21"] if how == "live" else [])
+    assert new.label == ("faithful" if how == "live" else "hypothetical")
+    assert [(q.tool, q.arguments, q.because) for q in asked] == ([("double", {"x": 21}, "policy")] if asked else [])
+
+
+def test_a_failing_sandbox_is_a_tool_error(store: MemoryStore):
+    run_id = record(store, helper, "hi", script=["done"])
+    client.script = Script(("double", {"x": 1}), "ok")
+
+    def broken(x: int) -> int:
+        raise KeyError("nope")
+
+    new = fork(
+        run_id, helper, from_step=3, store=store, tools={"double": ToolRule("sandbox", sandbox=broken)}
+    ).candidates[0]
+    step = next(s for s in load_steps(store.recording(new.id)) if s.kind == "tool")
+    assert (step.source, step.error) == ("sandbox", "KeyError: 'nope'")
+    assert new.status == "ok"
+
+
+@pytest.mark.parametrize("listed", [Allow("please", read=True), Allow("")])
+def test_a_write_is_refused_live_when_it_is_called_too(store: MemoryStore, listed: Allow):
+    run_id = record(store, helper, "hi", script=["done"])  # refund was never recorded: only its declaration tells
+    client.script = Script(("refund", {"order": "o9"}), "ok")
+    with pytest.raises(ForkRefused) as refused:
+        fork(run_id, helper, from_step=3, store=store, live={"refund": listed})
+    assert refused.value.reason in ("live_write", "live_no_reason")
+    assert ran == []
+
+
+def test_misses_by_policy(store: MemoryStore):
+    run_id = record(store, helper, "hi", script=[("look", {"k": "A"}), "done"])
+    client.script = Script([("look", {"k": "B"}), ("look", {"k": "C"})], "never")
+    aborted = fork(run_id, helper, from_step=3, store=store, on_miss="abort").candidates[0]
+    assert (aborted.status, aborted.counts.miss, aborted.step_count) == ("error", 1, 5)
+    assert aborted.error is not None
+    assert "CassetteMiss" in aborted.error
+    assert len(client.sent) == 1
+
+    client.script = Script(("look", {"k": "B"}), "fine")
+    human = fork(run_id, helper, from_step=3, store=store, on_miss="human", ask=lambda q: {"v": q.nearest}).candidates[
+        0
+    ]
+    step = next(s for s in load_steps(store.recording(human.id)) if s.kind == "tool")
+    assert (step.source, human.counts.human, human.counts.miss) == ("human", 1, 0)
+    assert "k changed" in str(step.output)
+
+
+def test_max_steps_counts_model_calls_of_the_new_part(store: MemoryStore):
+    run_id = record(store, helper, "hi")
+    client.script = Script(*[("look", {"k": "A"})] * 9)
+    new = fork(run_id, helper, from_step=8, store=store, max_steps=2).candidates[0]
+    last = load_steps(store.recording(new.id))[-1]
+    assert (new.status, last.kind, last.name, last.status) == ("error", "other", "max_steps", "error")
+    assert len(client.sent) == 2
+    assert new.step_count == 8 + 2 * 2 + 1
+
+
+def test_an_agent_that_swallows_the_limit_does_not_get_further(store: MemoryStore):
+    @agent(name="stubborn")
+    def stubborn() -> str:
+        for _ in range(9):
+            try:
+                client.create(model="m", messages=[])
+            except LimitReached:
+                continue
+        return "fine"
+
+    run_id = record(store, stubborn, script=["x"] * 9)
+    client.script = Script(*["y"] * 9)
+    new = fork(run_id, stubborn, from_step=1, store=store, max_steps=3).candidates[0]
+    assert (new.status, len(client.sent)) == ("error", 3)
+
+
+@pytest.mark.parametrize(("limit", "value"), [("max_tokens", 20), ("max_seconds", 0.0)])
+def test_other_limits(store: MemoryStore, limit: str, value: Any):
+    run_id = record(store, helper, "hi")
+    client.script = Script(*[("look", {"k": "A"})] * 9)
+    new = fork(run_id, helper, from_step=8, store=store, **{limit: value}).candidates[0]
+    assert new.status == "error"
+    assert store.steps(new.id)[-1].name == limit
+    assert len(client.sent) == {"max_tokens": 2, "max_seconds": 0}[limit]
+
+
+# ---------------------------------------------------------------- the code before N
+
+
+def changed_prompt(question: str, system: str = "Be BRIEF.") -> str:
+    return helper.__wrapped__(question, system)  # type: ignore[attr-defined]
+
+
+def asks_less(question: str, system: str = "") -> str:
+    return "nothing"
+
+
+def fails_early(question: str, system: str = "") -> str:
+    now()
+    raise RuntimeError("early")
+
+
+def asks_another(question: str, system: str = "Be brief.") -> str:
+    now()
+    draw()
+    draw()
+    return helper.__wrapped__(question, system)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("code", [changed_prompt, asks_less, fails_early, asks_another])
+def test_code_that_diverges_before_n_is_refused(store: MemoryStore, code: Any):
+    run_id = record(store, helper, "hi")
+    before = len(store.runs())
+    with pytest.raises(ForkRefused) as refused:
+        fork(run_id, agent(name="helper")(code), from_step=5, store=store)
+    assert refused.value.reason == "diverges_before"
+    assert "step 5" in str(refused.value)
+    assert len(store.runs()) == before
+    assert client.sent == []
+
+
+def test_changed_code_may_change_what_the_model_is_asked_before_n(store: MemoryStore):
+    run_id = record(store, helper, "hi")
+    client.script = Script("fine")
+    done = fork(run_id, agent(name="helper")(changed_prompt), from_step=5, store=store, code_changed=True)
+    assert client.sent[0]["messages"][0]["content"] == "Be BRIEF."
+    assert "1 kept calls have another input than recorded (code changed)" in done.notes
+    assert done.candidates[0].status == "ok"
+    with pytest.raises(ForkRefused):
+        fork(run_id, agent(name="helper")(asks_another), from_step=5, store=store, code_changed=True)
+
+
+def test_another_agent_is_refused(store: MemoryStore):
+    run_id = record(store, helper, "hi")
+    with pytest.raises(ForkRefused) as refused:
+        fork(run_id, ahelper, from_step=3, store=store)
+    assert refused.value.reason == "other_agent"
+
+
+def test_a_plain_function_is_taken_for_the_recorded_agent(store: MemoryStore):
+    def plain(question: str) -> str:
+        return client.create(model="m", messages=[{"role": "user", "content": question}])["content"]
+
+    run_id = record(store, agent(plain), "hi", script=["a"])
+    client.script = Script("b")
+    assert fork(run_id, plain, from_step=1, store=store).candidates[0].status == "ok"
+
+
+def test_from_the_start_everything_is_new(store: MemoryStore):
+    run_id = record(store, helper, "hi", system="Be kind.")
+    client.script = Script(("look", {"k": "A"}), "again")
+    new = fork(run_id, helper, from_step="start", store=store).candidates[0]
+    assert client.sent[0]["messages"][:2] == [
+        {"role": "system", "content": "Be kind."},
+        {"role": "user", "content": "hi"},
+    ]
+    assert (new.forked_from_step, new.counts.cassette, new.counts.reused, new.label) == (None, 1, 0, "faithful")
+    assert new.parent_run_id == run_id
+    assert ran == []
+    with pytest.raises(ForkRefused) as refused:
+        fork(run_id, from_step="start", store=store)
+    assert refused.value.reason == "no_code"
+
+
+def test_overrides_from_the_start_apply_to_the_first_request(store: MemoryStore):
+    run_id = record(store, helper, "hi")
+    client.script = Script("x")
+    new = fork(run_id, helper, from_step="start", store=store, system_prompt="New.").candidates[0]
+    assert client.sent[0]["messages"][0]["content"] == "New."
+    assert [o["path"] for o in new.overrides] == ["messages[0].content"]
+
+
+# ---------------------------------------------------------------- overrides in own code
+
+
+@agent(name="team")
+def team(question: str) -> str:
+    plan = client.create(
+        model="m", messages=[{"role": "system", "content": "Plan."}, {"role": "user", "content": question}]
+    )
+    review = critic(plan["content"])
+    return client.create(
+        model="m", messages=[{"role": "system", "content": "Plan."}, {"role": "user", "content": question + review}]
+    )["content"]
+
+
+@agent(name="critic")
+def critic(text: str) -> str:
+    check("has text", bool(text))
+    return client.create(
+        model="m", messages=[{"role": "system", "content": "Criticise."}, {"role": "user", "content": text}]
+    )["content"]
+
+
+def test_a_sub_agents_prompt_is_left_alone(store: MemoryStore):
+    run_id = record(store, team, "q", script=["plan", "meh", "final"])
+    kinds = [s.kind for s in store.steps(run_id)]
+    assert kinds == ["agent", "llm", "agent", "check", "llm", "llm"]
+    client.script = Script("plan", "meh", "final")
+    fork(run_id, team, from_step=1, store=store, system_prompt="X")
+    assert [body["messages"][0]["content"] for body in client.sent] == ["X", "Criticise.", "X"]
+
+
+def test_a_fork_inside_a_nested_agent(store: MemoryStore):
+    run_id = record(store, team, "q", script=["plan", "meh", "final"])
+    client.script = Script("great", "final 2")
+    new = fork(run_id, team, from_step=4, store=store, system_prompt="Praise.").candidates[0]
+    assert [body["messages"][0]["content"] for body in client.sent] == ["Praise.", "Plan."]
+    steps = load_steps(store.recording(new.id))
+    assert [(s.kind, s.parent_idx, s.status) for s in steps] == [
+        ("agent", None, "ok"),
+        ("llm", 0, "ok"),
+        ("agent", 0, "ok"),
+        ("check", 2, "ok"),
+        ("llm", 2, "ok"),
+        ("llm", 0, "ok"),
+    ]
+    assert steps[2].output == "great"
+    assert steps[0].output == "final 2"
+
+
+def test_a_message_edit_applies_where_index_and_content_match(store: MemoryStore):
+    run_id = record(store, helper, "hi", script=[("look", {"k": "A"}), ("look", {"k": "A"}), "done"])
+    client.script = Script(("look", {"k": "A"}), "fine")
+    edits = (MessageEdit(1, "set", {"role": "user", "content": "hello"}),)
+    fork(run_id, helper, from_step=5, store=store, messages=edits)
+    assert [body["messages"][1]["content"] for body in client.sent] == ["hello", "hello"]
+
+
+def test_a_model_override_names_the_step(store: MemoryStore):
+    run_id = record(store, helper, "hi")
+    client.script = Script("x")
+    new = fork(run_id, helper, from_step=8, store=store, model="large-2").candidates[0]
+    last = store.steps(new.id)[-1]
+    assert (last.name, last.model) == ("chat large-2", "large-2")
+    assert client.sent[0]["model"] == "large-2"
+
+
+def test_a_client_that_cannot_send_a_changed_request_is_said(store: MemoryStore, monkeypatch: pytest.MonkeyPatch):
+    run_id = record(store, helper, "hi")
+    original = client._call
+    monkeypatch.setattr(client, "_call", lambda body, resend: original(body, None))  # type: ignore[arg-type]
+    with pytest.raises(ForkRefused) as refused:
+        fork(run_id, helper, from_step=3, store=store, temperature=1.0)
+    assert refused.value.reason == "no_resend"
+    client.script = Script("unchanged is fine")
+    assert fork(run_id, helper, from_step=3, store=store).candidates[0].status == "ok"
+
+
+def test_a_fork_of_a_fork_keeps_the_changes_it_inherits(store: MemoryStore):
+    run_id = record(store, helper, "hi")
+    client.script = Script(("look", {"k": "A"}), "Y")
+    child = fork(run_id, helper, from_step=5, store=store, system_prompt="Y.").candidates[0]
+    client.sent.clear()
+    client.script = Script("Y2")
+    grandchild = fork(child.id, helper, from_step=7, store=store, temperature=0.9).candidates[0]
+    assert [(b["messages"][0]["content"], b["temperature"]) for b in client.sent] == [("Y.", 0.9)]
+    assert [o["path"] for o in grandchild.overrides] == ["temperature"]
+    assert grandchild.parent_run_id == child.id
+
+
+def test_reads_and_state_of_the_new_part_are_real(store: MemoryStore):
+    @agent(name="reader")
+    def reader() -> str:
+        first = client.create(model="m", messages=[])
+        state("phase", {"is": first["content"]})
+        docs = retrieve("wiki", first["content"], lambda *_, **__: [{"id": "d1"}])
+        return f"{docs} {now().year}"
+
+    run_id = record(store, reader, script=["a"])
+    client.script = Script("a")
+    same = fork(run_id, reader, from_step=1, store=store).candidates[0]
+    sources = {s.kind: s.source for s in store.steps(same.id)}
+    assert sources == {"agent": "live", "llm": "live", "state": "live", "retrieval": "cassette", "clock": "live"}
+    client.script = Script("b")
+    other = fork(run_id, reader, from_step=1, store=store).candidates[0]
+    assert other.status == "error"  # a retrieval that was never recorded is a miss, not a look at the world
+    assert {s.kind: s.source for s in store.steps(other.id)}["retrieval"] == "miss"
+
+
+# ---------------------------------------------------------------- refusals
+
+
+def test_places_where_no_fork_can_start(store: MemoryStore):
+    run_id = record(store, helper, "hi")
+    for step, reason in ((99, "no_step"), (-1, "no_step"), (0, "not_llm"), (1, "not_llm"), (4, "not_llm")):
+        for code in (helper, None):
+            with pytest.raises(ForkRefused) as refused:
+                fork(run_id, code, from_step=step, store=store)
+            assert refused.value.reason == reason
+            assert f"step {step}" in str(refused.value)
+    with pytest.raises(ForkRefused, match="the nearest are 3, 5"):
+        fork(run_id, from_step=4, store=store)
+
+
+def test_a_model_call_inside_a_tool_is_no_place_for_own_code(store: MemoryStore):
+    @tool(effect="read")
+    def ask_model(q: str) -> str:
+        return client.create(model="inner", messages=[{"role": "user", "content": q}])["content"]
+
+    @agent(name="outer")
+    def outer() -> str:
+        return ask_model("x")
+
+    run_id = record(store, outer, script=["inner answer"])
+    assert [s.kind for s in store.steps(run_id)] == ["agent", "tool", "llm"]
+    with pytest.raises(ForkRefused) as refused:
+        fork(run_id, outer, from_step=2, store=store)
+    assert refused.value.reason == "inside_a_tool"
+
+
+def test_the_generic_loop_goes_on_from_own_code(store: MemoryStore):
+    run_id = record(store, helper, "hi")
+    model = Script(("refund", {"order": "o1"}), "ok")
+    from agentloupe.loop import from_llm_call
+
+    done = fork(run_id, from_step=5, store=store, provider=from_llm_call(model))
+    new = done.candidates[0]
+    assert shape(store, new.id)[5:] == [
+        (5, "llm", "chat small-1", "live"),
+        (6, "tool", "refund", "cassette"),
+        (7, "llm", "chat small-1", "live"),
+    ]
+    assert new.engine == "generic"
+    assert all(s.parent_idx == 0 for s in store.steps(new.id)[1:])
+    assert model.asked[1]["messages"][-1]["content"] == "refunded 5 for o1"
+    assert ran == []
+
+
+def test_a_wrong_number_of_repeats_or_an_unknown_name(store: MemoryStore):
+    run_id = record(store, helper, "hi")
+    for repeat in (0, 4):
+        with pytest.raises(UsageError, match="1 to 3"):
+            fork(run_id, helper, from_step=3, store=store, repeat=repeat)
+    with pytest.raises(UsageError, match="did you mean 'temperature'"):
+        fork(run_id, helper, from_step=3, store=store, temprature=1)
+
+
+def test_repeats_run_controls_beside_candidates(store: MemoryStore):
+    run_id = record(store, helper, "hi")
+    client.script = Script(*["a", "b"] * 2)
+    done = fork(run_id, helper, from_step=8, store=store, repeat=2, system_prompt="X")
+    assert [run.arm for run in done.runs] == ["candidate", "candidate", "control", "control"]
+    assert [b["messages"][0]["content"] for b in client.sent] == ["Be brief.", "X", "Be brief.", "X"]
+    assert [len(run.overrides) for run in done.runs] == [1, 1, 0, 0]
+    summary = done.summary()
+    assert summary["parent"] == run_id
+    assert [len(arm) for arm in summary["arms"].values()] == [1, 2, 2]  # type: ignore[union-attr,arg-type]
+    client.script = Script("a", "b")
+    alone = fork(run_id, helper, from_step=8, store=store, repeat=2, control=False)
+    assert (len(alone.candidates), len(alone.controls)) == (2, 0)
+
+
+def test_require_faithful(store: MemoryStore):
+    run_id = record(store, helper, "hi")
+    with pytest.raises(ForkRefused) as refused:
+        fork(run_id, helper, from_step=8, store=store, require_faithful=True, tools={"look": "stub"})
+    assert refused.value.reason == "not_faithful"
+    client.script = Script(("look", {"k": "Z"}), "x")
+    with pytest.raises(ForkRefused, match="hypothetical from step 9"):
+        fork(run_id, helper, from_step=8, store=store, require_faithful=True)
+    client.script = Script("fine")
+    assert fork(run_id, helper, from_step=8, store=store, require_faithful=True).candidates[0].label is not None
