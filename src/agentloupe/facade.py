@@ -85,7 +85,7 @@ class CallBoundary:
         Args:
             name: stable name of what is called.
             arguments: what it is called with; any recordable value.
-            real_call: does it; called without arguments, or with `arguments` if it takes one. Never called in a replay.
+            real_call: does it; called without arguments, or with `arguments` if it needs one. Never called in a replay.
 
         Raises:
             ReplayMismatch: in a replay, where the call is not the recorded one; from then on at every call.
@@ -124,9 +124,10 @@ def _encode(value: object) -> Json:
 
 def _perform(real_call: Callable[..., Any], arguments: object) -> Any:
     try:
-        wanted = len(inspect.signature(real_call).parameters)
+        parameters = inspect.signature(real_call).parameters.values()
+        wanted = any(p.default is p.empty and p.kind not in (p.VAR_KEYWORD, p.KEYWORD_ONLY) for p in parameters)
     except (TypeError, ValueError):
-        wanted = 1
+        wanted = True  # a built-in that does not say
     return real_call(arguments) if wanted else real_call()
 
 

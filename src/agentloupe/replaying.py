@@ -114,7 +114,11 @@ def replay(
     opened = open_run(run, store, wishes)
     if isinstance(opened, ReplayReport):
         return opened
-    return run_replayed(opened, agent_for(opened, agent), wishes)
+    try:
+        chosen = agent_for(opened, agent)
+    except Damaged as wrong:
+        return unreadable(opened.recording.run_id, wrong, wishes, events=len(opened.recording.events))
+    return run_replayed(opened, chosen, wishes)
 
 
 # --- opening ----------------------------------------------------------------------------------------------------------
@@ -257,18 +261,25 @@ def unreadable(run_id: str, wrong: LoupeError, wishes: Wishes, events: int = 0) 
 def agent_for(tape: Tape, agent: Agent | str | None) -> Agent:
     """The function to run: the one given, or the generic loop for recordings of it.
 
+    A run that began inside a program (`with recording(...)`) is replayed by running the program, which opens it itself.
+
     Raises:
         ReplayRefused: own code was recorded and none is given (`no_code`).
     """
     if isinstance(agent, str):
         agent = agent_named(agent)
     if agent is not None:
-        return as_agent(agent)
+        return agent if _opens_itself(tape) else as_agent(agent)
     if tape.started.attrs.get("engine") == "generic":
         from agentloupe.loop import replay_agent
 
         return replay_agent(tape.recording)
     raise _refused(tape, "no_code", "its code was not given, and it is not run by itself", f"try: {command_for(tape)}")
+
+
+def _opens_itself(tape: Tape) -> bool:
+    """Whether the recorded run was a block or a script: only those have no arguments at all."""
+    return tape.recording.body(tape.started.input_digest) is None
 
 
 def command_for(tape: Tape) -> str:
