@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from agentloupe.canonical import Json
 from agentloupe.replaying import replay
 from agentloupe.store.memory import MemoryStore
 from tests.tapes import Program, ask, record_in, use
@@ -34,7 +35,7 @@ def test_one_character_of_the_system_prompt(program: Program) -> None:
     recording = program.recorded()
     first = STEPS[0]
     assert isinstance(first.input, dict)
-    messages = [{"role": "system", "content": "Be brief!"}, {"role": "user", "content": "hello"}]
+    messages: list[Json] = [{"role": "system", "content": "Be brief!"}, {"role": "user", "content": "hello"}]
     edited = type(first)(first.kind, first.name, {**first.input, "messages": messages}, first.answer)
     report = program.changed([edited, *STEPS[1:]]).replayed(recording)
     found = report.divergence

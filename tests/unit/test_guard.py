@@ -1,0 +1,231 @@
+"""The way out is shut while a replay runs: refused with the line, in this process and for real in a child."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from agentloupe import guard
+from agentloupe.guard import KEYS, Leak, placeholder_keys, sealed_off, unshare_command, without_credentials
+from agentloupe.instrument import as_agent
+from agentloupe.isolated import replay_code
+from agentloupe.replaying import replay
+from tests.support import ROOT
+from tests.tapes import Program, ask, sequence_of, use
+
+STEPS = (ask("hello"), use("get", 1, i=1))
+
+
+class Stopped(BaseException):
+    pass
+
+
+def _attempts() -> dict[str, Callable[[], object]]:
+    return {
+        "connect": lambda: socket.create_connection(("127.0.0.1", 9)),
+        "unix": lambda: socket.socket(socket.AF_UNIX).connect("/nowhere"),
+        "name": lambda: socket.getaddrinfo("localhost", 80),
+        "datagram": lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"x", ("127.0.0.1", 9)),
+        "subprocess": lambda: subprocess.run(["true", "--secret"]),
+        "shell": lambda: os.system("true --secret"),  # pyright: ignore[reportDeprecated]
+        "spawn": lambda: os.posix_spawn("/bin/true", ["true"], {}),
+        "fork": lambda: os.fork() or os._exit(0),
+    }
+
+
+@pytest.mark.parametrize("way", list(_attempts()))
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+def test_every_way_out_is_refused_and_named(way: str) -> None:
+    leaks: list[Leak] = []
+
+    def refuse(leak: Leak) -> BaseException:
+        leaks.append(leak)
+        return Stopped()
+
+    with sealed_off(refuse), pytest.raises(Stopped):
+        _attempts()[way]()
+    assert leaks[0].caller is not None
+    assert leaks[0].caller.file == __file__
+    assert "--secret" not in str(leaks[0]), "arguments are nobody's business"
+
+
+def test_it_is_dormant_outside_and_sees_other_threads_inside() -> None:
+    seen: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            socket.getaddrinfo("localhost", 80)
+        except BaseException as error:
+            seen.append(error)
+
+    with sealed_off(lambda _: Stopped()):
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+        with sealed_off(lambda _: Stopped()):
+            asyncio.run(asyncio.sleep(0))  # an event loop's own pair of sockets is not the outside
+    assert [type(error) for error in seen] == [Stopped]
+    assert subprocess.run(["true"], check=False).returncode == 0
+    assert socket.getaddrinfo("localhost", 80)
+
+
+def test_what_the_standard_library_asks_about_the_machine_is_no_leak() -> None:
+    leaks: list[Leak] = []
+
+    def refuse(leak: Leak) -> BaseException:
+        leaks.append(leak)
+        return Stopped()
+
+    with sealed_off(refuse):
+        assert platform._Processor.get() == "", "it starts `uname -p`, and can do without"  # type: ignore[attr-defined]
+    assert leaks == []
+
+
+@pytest.mark.parametrize("asynchronous", [False, True], ids=["sync", "async"])
+def test_a_leak_inside_a_replay_is_a_divergence_with_file_and_line(asynchronous: bool) -> None:
+    recording = Program(STEPS, asynchronous=asynchronous).recorded()
+
+    def leaking(got: list[object]) -> object:
+        try:
+            socket.create_connection(("127.0.0.1", 9))
+        except BaseException:
+            return got
+        return got
+
+    report = Program(STEPS, asynchronous=asynchronous, result=leaking).replayed(recording)
+    found = report.divergence
+    assert found is not None, report.text()
+    assert (report.exit_code, found.kind) == (1, "leak")
+    assert found.sequence == sequence_of(recording, "run.finished")
+    assert found.caller is not None
+    assert found.caller.file == __file__
+    assert f"{__file__}:{found.caller.line}" in report.text()
+    assert found.message is not None
+    assert "127.0.0.1" in found.message
+
+
+def test_a_subprocess_inside_a_replay_too() -> None:
+    recording = Program(STEPS).recorded()
+    report = Program(STEPS, result=lambda got: subprocess.run(["true"])).replayed(recording)
+    assert report.divergence is not None
+    assert (report.divergence.kind, report.divergence.message) == ("leak", "starting a process (subprocess.Popen) true")
+
+
+def test_clients_that_insist_on_a_key_find_one_and_none_stays() -> None:
+    os.environ["OPENAI_API_KEY"] = "sk-real"
+    with placeholder_keys():
+        assert os.environ["ANTHROPIC_API_KEY"] != ""
+        assert os.environ["OPENAI_API_KEY"] == "sk-real"
+    assert "ANTHROPIC_API_KEY" not in os.environ
+    child = without_credentials({"OPENAI_API_KEY": "sk-real", "PATH": "/bin"})
+    assert "sk-real" not in child.values()
+    assert all(child[name] for name in KEYS)
+    del os.environ["OPENAI_API_KEY"]
+
+
+# --- children ---------------------------------------------------------------------------------------------------------
+
+CHILD = """
+import ctypes, os, socket
+import agentloupe as loupe
+
+@loupe.tool(effect="read")
+def get(i: int) -> int:
+    return i
+
+@loupe.agent
+def asks() -> list[object]:
+    seen: list[object] = [get(1)]
+    if os.environ.get("WAY") == "native":
+        # past Python's own sockets, as a native event loop does it
+        libc = ctypes.CDLL(None, use_errno=True)
+        fd = libc.socket(socket.AF_INET, socket.SOCK_STREAM, 0)
+        address = b"\\x02\\x00" + int(os.environ["PORT"]).to_bytes(2, "big") + bytes([127, 0, 0, 1]) + bytes(8)
+        seen.append(libc.connect(fd, address, 16))
+        with open(os.environ["OUT"], "w") as out:
+            out.write(str(seen[-1]))
+        seen.pop()
+    if os.environ.get("WAY") == "keys":
+        with open(os.environ["OUT"], "w") as out:
+            out.write(os.environ["OPENAI_API_KEY"])
+    if os.environ.get("WAY") == "deaf":
+        while True:
+            try:
+                get(2)
+            except BaseException:
+                pass
+    return seen
+"""
+
+
+@pytest.fixture
+def child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "leaky_child.py").write_text(CHILD, "utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return tmp_path
+
+
+def _environment(child: Path, way: str, **more: str) -> dict[str, str]:
+    return {"PYTHONPATH": f"{child}{os.pathsep}{ROOT / 'src'}", "WAY": way, "OUT": str(child / "out"), **more}
+
+
+def _recorded() -> object:
+    import importlib
+
+    from agentloupe.store.memory import MemoryStore
+    from tests.tapes import record_in
+
+    sys.modules.pop("leaky_child", None)
+    return record_in(MemoryStore(), importlib.import_module("leaky_child").asks)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("namespace", [True, False], ids=["namespace", "hook only"])
+def test_a_child_in_an_empty_network_namespace_really_has_no_network(child: Path, namespace: bool) -> None:
+    if namespace and unshare_command(["true"]) is None:
+        pytest.skip("this system gives out no network namespaces")
+    recording = _recorded()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = str(server.getsockname()[1])
+        way = _environment(child, "native", PORT=port)
+        report = replay_code(recording, "leaky_child:asks", environment=way, network_namespace=namespace)  # type: ignore[arg-type]
+    assert report.verdict == "pass", report.text()
+    connected = (child / "out").read_text("utf-8") == "0"
+    assert connected is not namespace, "native sockets are covered by the namespace only"
+    assert ("native sockets" in report.coverage) is not namespace
+    assert ("network namespace" in report.isolation) is namespace
+
+
+@pytest.mark.slow
+def test_a_child_has_no_key_and_one_that_does_not_listen_is_ended(child: Path) -> None:
+    os.environ["OPENAI_API_KEY"] = "sk-real"
+    recording = _recorded()
+    report = replay_code(recording, "leaky_child:asks", environment=_environment(child, "keys"))  # type: ignore[arg-type]
+    assert report.verdict == "pass", report.text()
+    assert "sk-real" not in (child / "out").read_text("utf-8")
+    deaf = replay_code(recording, "leaky_child:asks", environment=_environment(child, "deaf"))  # type: ignore[arg-type]
+    assert deaf.divergence is not None
+    assert (deaf.exit_code, deaf.divergence.kind) == (1, "extra")
+    del os.environ["OPENAI_API_KEY"]
+
+
+def test_code_that_is_not_there_is_refused(child: Path) -> None:
+    recording = _recorded()
+    report = replay_code(recording, "leaky_child:nothing", environment=_environment(child, ""))  # type: ignore[arg-type]
+    assert (report.verdict, report.exit_code) == ("could_not_run", 3)
+
+
+def test_the_hook_is_installed_once() -> None:
+    assert guard._install.cache_info().currsize <= 1
+    assert replay(Program(STEPS).recorded(), as_agent(Program(STEPS).agent, "program")).passed
+    assert guard._install.cache_info().currsize == 1
