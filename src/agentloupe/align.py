@@ -46,7 +46,24 @@ class Item:
 
 
 def align(left: Sequence[Item], right: Sequence[Item]) -> list[Pair]:
-    """Pairs every step of both sides, in order, each exactly once."""
+    """Pairs every step of both sides, in order, each exactly once. With the sides swapped the pairs are swapped.
+
+    Where several alignments are worth the same, the choice depends on what the steps are, not on which side is the left one.
+    """
+    if _comes_first(right, left):
+        return [(i, j) for j, i in _aligned(right, left)]
+    return _aligned(left, right)
+
+
+def _comes_first(one: Sequence[Item], other: Sequence[Item]) -> bool:
+    """An order of sequences: by their first difference, else by length."""
+    for mine, theirs in zip(one, other, strict=False):
+        if mine.signature != theirs.signature:
+            return repr(mine.signature) < repr(theirs.signature)
+    return len(one) < len(other)
+
+
+def _aligned(left: Sequence[Item], right: Sequence[Item]) -> list[Pair]:
     pairs: list[Pair] = []
     todo = [(0, len(left), 0, len(right))]
     while todo:

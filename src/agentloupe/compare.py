@@ -7,20 +7,45 @@ was *new* in its input: a changed system prompt makes one step differ, not every
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
-from typing import Literal, cast
+from typing import Literal, cast, get_args
 
 from agentloupe.align import Item, align
 from agentloupe.canonical import Json, canonical
 from agentloupe.run import Run
 from agentloupe.step import Step
 
-__all__ = ["Comparison", "Path", "Row", "RowStatus", "Side", "Summary", "SummaryRow", "compare_runs", "summarise"]
+__all__ = [
+    "Comparison",
+    "Delta",
+    "Outputs",
+    "Path",
+    "Row",
+    "RowStatus",
+    "Side",
+    "Summary",
+    "SummaryRow",
+    "compare_runs",
+    "seconds",
+    "summarise",
+]
 
 RowStatus = Literal["same", "input_differs", "output_differs", "only_left", "only_right", "error_one_side"]
+
+
+Outputs = Callable[[Sequence[Step]], Mapping[int, Json]]
+"""Outputs of steps by `idx`, as `Step.output` shows them; of a failed step its error. Asked for many at once."""
+
+
+def _loaded(steps: Sequence[Step]) -> Mapping[int, Json]:
+    return {step.idx: step.output if step.error is None else step.error for step in steps if step.loaded}
+
+
+def _unknown(_: Step) -> str | None:
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +55,16 @@ class Side:
     Attributes:
         run, steps: the run's row and its steps in order; bodies need not be loaded.
         news: a value that is equal for two model steps exactly when what was new in their inputs is equal; `None` when
-            it is not known (the whole input is compared then).
+            it is not known (the whole input is compared then). See `news`.
+        outputs: loads outputs; only those are asked for that have to be looked at. A step that is not in its answer
+            counts as different.
         answer: the run's final answer, `None` when there is none.
     """
 
     run: Run
     steps: Sequence[Step]
-    news: Callable[[Step], str | None]
+    news: Callable[[Step], str | None] = _unknown
+    outputs: Outputs = _loaded
     answer: Json = None
 
 
@@ -48,6 +76,15 @@ class Row:
     left: Step | None
     right: Step | None
     notes: tuple[str, ...] = ()
+
+    def as_json(self) -> dict[str, Json]:
+        """Status, notes, and of each side what a list of steps shows."""
+        return {
+            "status": self.status,
+            "left": _step_json(self.left),
+            "right": _step_json(self.right),
+            "notes": list(self.notes),
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +100,10 @@ class Delta:
         if self.left is None or self.right is None:
             return None
         return self.right - self.left  # type: ignore[operator]  # both sides of one figure have one type
+
+    def as_json(self) -> dict[str, Json]:
+        """`{left, right, change}`; decimals as exact text."""
+        return {"left": _plain(self.left), "right": _plain(self.right), "change": _plain(self.change)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,35 +129,104 @@ class Comparison:
         """How many rows have this status."""
         return sum(1 for row in self.rows if row.status == status)
 
+    def first_at(self) -> tuple[int, int] | None:
+        """The first difference as indexes of steps on both sides; where a side has none, that of its next step."""
+        if self.first is None:
+            return None
+        rest = self.rows[self.first :]
+        mine = next((row.left.idx for row in rest if row.left is not None), self.left.step_count)
+        theirs = next((row.right.idx for row in rest if row.right is not None), self.right.step_count)
+        return mine, theirs
+
+    def as_json(self) -> dict[str, Json]:
+        """The comparison as JSON.
+
+        `rows` name steps by their `idx`; `first` is `{row, left_idx, right_idx}`; `counts` has `unchanged`, `changed`, `added`
+        (only right), `removed` (only left) and each status; costs are exact decimal text.
+        """
+        at = self.first_at()
+        statuses: tuple[RowStatus, ...] = get_args(RowStatus)
+        counts: dict[str, Json] = {status: self.count(status) for status in statuses}
+        changed = ("input_differs", "output_differs", "error_one_side")
+        counts["unchanged"] = self.count("same")
+        counts["changed"] = sum(1 for row in self.rows if row.status in changed)
+        counts["added"], counts["removed"] = self.count("only_right"), self.count("only_left")
+        return {
+            "left": _run_json(self.left),
+            "right": _run_json(self.right),
+            "identical": self.identical,
+            "first": {"row": self.first, "left_idx": at[0], "right_idx": at[1]} if at is not None else None,
+            "counts": counts,
+            "deltas": {name: delta.as_json() for name, delta in self.deltas.items()},
+            "answers": {"left": self.answers[0], "right": self.answers[1]},
+            "rows": [row.as_json() for row in self.rows],
+        }
+
 
 def compare_runs(left: Side, right: Side) -> Comparison:
-    """Aligns two runs and says of every pair what differs."""
-    pairs = align([_item(step) for step in left.steps], [_item(step) for step in right.steps])
-    rows = tuple(
-        _row(None if i is None else left.steps[i], None if j is None else right.steps[j], left, right) for i, j in pairs
-    )
+    """Aligns two runs and says of every pair what differs. Swapping the sides swaps left and right and nothing else."""
+    look = _Look(left, right)
+    pairs = align([look.item(0, step) for step in left.steps], [look.item(1, step) for step in right.steps])
+    paired = [(None if i is None else left.steps[i], None if j is None else right.steps[j]) for i, j in pairs]
+    look.load_differing(paired)
+    rows = tuple(_row(mine, theirs, look) for mine, theirs in paired)
     first = next((k for k, row in enumerate(rows) if row.status != "same"), None)
     plain = first is None and all(not row.notes for row in rows) and canonical(left.answer) == canonical(right.answer)
-    mine, theirs = _figures(left), _figures(right)
-    deltas = {name: Delta(mine[name], theirs[name]) for name in mine}
+    figures, theirs = _figures(left), _figures(right)
+    deltas = {name: Delta(figures[name], theirs[name]) for name in figures}
     return Comparison(left.run, right.run, rows, first, plain, deltas, (left.answer, right.answer))
 
 
-def _item(step: Step) -> Item:
-    if step.kind == "llm":
-        return Item("llm", ("llm", step.output_digest, step.error_class), flexible=True)
-    family = (step.kind, step.name)
-    return Item(family, (*family, step.input_key))
+class _Look:
+    """What has been looked at: outputs are read only where digests do not tell, many at once."""
+
+    def __init__(self, left: Side, right: Side) -> None:
+        self.sides = (left, right)
+        self.keys: tuple[dict[int, bytes], dict[int, bytes]] = ({}, {})
+        models = [{step.output_digest for step in side.steps if step.kind == "llm"} for side in self.sides]
+        for at, side in enumerate(self.sides):
+            elsewhere = models[1 - at]
+            self._load(at, [s for s in side.steps if s.kind == "llm" and s.output_digest not in elsewhere])
+
+    def _load(self, at: int, steps: Sequence[Step]) -> None:
+        """Takes outputs as canonical values; a model's message without the ids that every call gets anew."""
+        wanted = [step for step in steps if step.idx not in self.keys[at] and step.output_digest is not None]
+        if wanted:
+            found = self.sides[at].outputs(wanted)
+            self.keys[at].update({idx: canonical(_without_ids(output)) for idx, output in found.items()})
+
+    def item(self, at: int, step: Step) -> Item:
+        """What alignment knows of a step."""
+        if step.kind == "llm":
+            answer = self.keys[at].get(step.idx, step.output_digest)
+            return Item("llm", ("llm", answer, step.error_class), flexible=True)
+        family = (step.kind, step.name)
+        return Item(family, (*family, step.input_key))
+
+    def load_differing(self, pairs: Sequence[tuple[Step | None, Step | None]]) -> None:
+        """Loads the outputs of pairs whose digests differ."""
+        differ = [(one, other) for one, other in pairs if one and other and one.output_digest != other.output_digest]
+        self._load(0, [one for one, _ in differ])
+        self._load(1, [other for _, other in differ])
+
+    def outputs_alike(self, left: Step, right: Step) -> bool:
+        """Whether two outputs whose digests differ are equal as values."""
+        mine, theirs = self.keys[0].get(left.idx), self.keys[1].get(right.idx)
+        return mine is not None and mine == theirs
 
 
-def _row(left: Step | None, right: Step | None, side: Side, other: Side) -> Row:
+def _row(left: Step | None, right: Step | None, look: _Look) -> Row:
     if left is None or right is None:
         return Row("only_right" if left is None else "only_left", left, right)
     notes: list[str] = []
     if left.name != right.name:
         notes.append("name differs")
-    inputs = _input_differs(left, right, side, other, notes)
-    outputs = left.output_digest != right.output_digest and _outputs_differ(left, right, notes)
+    inputs = _input_differs(left, right, look, notes)
+    outputs = left.output_digest != right.output_digest and _outputs_differ(left, right, look, notes)
+    if outputs and left.kind == "agent":
+        # What a span returns follows from the steps in it: the difference is there, and in the final answers.
+        notes.append("result differs")
+        outputs = False
     if _failed(left) != _failed(right):
         return Row("error_one_side", left, right, (*notes, "input differs") if inputs else tuple(notes))
     if inputs:
@@ -129,34 +239,27 @@ def _failed(step: Step) -> bool:
     return step.status in {"error", "cancelled", "unknown"} or step.error_class is not None or step.source == "miss"
 
 
-def _input_differs(left: Step, right: Step, side: Side, other: Side, notes: list[str]) -> bool:
+def _input_differs(left: Step, right: Step, look: _Look, notes: list[str]) -> bool:
     if left.input_key == right.input_key:
-        if (
-            left.kind != "llm"
-            and None not in (left.input_digest, right.input_digest)
-            and left.input_digest != right.input_digest
-        ):
+        digests = (left.input_digest, right.input_digest)
+        # Equal requests may be packed in two ways: of model steps the digests say nothing.
+        if left.kind != "llm" and None not in digests and digests[0] != digests[1]:
             notes.append("input: equal values, different spelling")
         return False
     if left.kind == "llm":
-        mine, theirs = side.news(left), other.news(right)
+        mine, theirs = look.sides[0].news(left), look.sides[1].news(right)
         if mine is not None and mine == theirs:
             notes.append("input differs only in what came before")
             return False
     return True
 
 
-def _outputs_differ(left: Step, right: Step, notes: list[str]) -> bool:
-    if left.loaded and right.loaded and _same(left.output, right.output):
-        if left.kind != "llm":
-            notes.append("output: equal values, different spelling")
-        return False
-    return True
-
-
-def _same(one: Json, other: Json) -> bool:
-    """Equal as values. A model's message is compared without the ids that every call gets anew."""
-    return canonical(_without_ids(one)) == canonical(_without_ids(other))
+def _outputs_differ(left: Step, right: Step, look: _Look, notes: list[str]) -> bool:
+    if not look.outputs_alike(left, right):
+        return True
+    if left.kind != "llm":  # a model's response has ids and times of its own
+        notes.append("output: equal values, different spelling")
+    return False
 
 
 def _without_ids(message: Json) -> Json:
@@ -188,6 +291,40 @@ def seconds(run: Run) -> float | None:
     return (datetime.fromisoformat(run.ended_at) - datetime.fromisoformat(run.started_at)).total_seconds()
 
 
+def _plain(value: Decimal | float | None) -> Json:
+    return str(value) if isinstance(value, Decimal) else value
+
+
+def _run_json(run: Run) -> dict[str, Json]:
+    return {
+        "id": run.id,
+        "name": run.name,
+        "agent": run.agent,
+        "status": run.status,
+        "parent_run_id": run.parent_run_id,
+        "forked_from_step": run.forked_from_step,
+        "arm": run.arm,
+        "overrides": [dict(one) for one in run.overrides],
+        "label": run.label,
+        "hypothetical_from": run.hypothetical_from,
+        "counts": dict[str, Json](run.counts.as_dict()),
+        "steps": run.step_count,
+    }
+
+
+def _step_json(step: Step | None) -> Json:
+    if step is None:
+        return None
+    return {
+        "idx": step.idx,
+        "kind": step.kind,
+        "name": step.name,
+        "status": step.status,
+        "source": step.source,
+        "error_class": step.error_class,
+    }
+
+
 # --- several runs -----------------------------------------------------------------------------------------------------
 
 
@@ -199,6 +336,11 @@ class SummaryRow:
     figures: dict[str, Decimal | float | int | None]
     answer: Json
     group: int
+
+    def as_json(self) -> dict[str, Json]:
+        """The run's row with its figures, final answer and the number of its group."""
+        figures: dict[str, Json] = {name: _plain(value) for name, value in self.figures.items()}
+        return {**_run_json(self.run), "figures": figures, "answer": self.answer, "group": self.group}
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +359,15 @@ class Path:
     ends: tuple[str, ...]
     children: tuple[Path, ...]
 
+    def as_json(self) -> dict[str, Json]:
+        """The stretch by kinds and names of its steps, the runs, and where they went on."""
+        return {
+            "stretch": [_step_json(step) for step in self.stretch],
+            "runs": list(self.runs),
+            "ends": list(self.ends),
+            "children": [child.as_json() for child in self.children],
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class Summary:
@@ -226,6 +377,15 @@ class Summary:
     groups: int
     agreement: float
     paths: tuple[Path, ...]
+
+    def as_json(self) -> dict[str, Json]:
+        """The table and the tree of paths as JSON."""
+        return {
+            "runs": [row.as_json() for row in self.rows],
+            "groups": self.groups,
+            "agreement": self.agreement,
+            "paths": [path.as_json() for path in self.paths],
+        }
 
 
 def summarise(sides: Sequence[Side]) -> Summary:
