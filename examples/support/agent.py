@@ -49,10 +49,11 @@ def refund_order(order_id: str, amount: float) -> dict[str, Any]:
         raise ValueError(f"order {order_id} cannot be refunded with {amount} EUR")
     book = Path(os.environ.get("SUPPORT_REFUNDS", "refunds.jsonl"))
     number = len(book.read_text("utf-8").splitlines()) + 1 if book.exists() else 1
-    # The key says which logical action this is, so that a bank could tell a repetition from a second refund.
-    entry = {"refund_id": f"R-{number}", "order_id": order_id, "amount": amount, "key": f"refund:{order_id}"}
+    # With the key a payment provider can tell a repetition of this refund from a second one.
+    entry = {"refund_id": f"R-{number}", "order_id": order_id, "amount": amount, "key": loupe.idempotency_key()}
     with book.open("a", encoding="utf-8") as lines:
         lines.write(json.dumps(entry) + "\n")
+    loupe.receipt(str(entry["refund_id"]))
     return {"refund_id": entry["refund_id"], "order_id": order_id, "amount": amount, "currency": "EUR"}
 
 
@@ -76,7 +77,7 @@ def run_tool(name: str, arguments: str) -> str:
         return json.dumps({"error": f"{type(error).__name__}: {error}"}, ensure_ascii=False)
 
 
-@loupe.agent
+@loupe.agent(name="support")
 def assistant(question: str, model: str = "scripted-1", extra_body: dict[str, Any] | None = None) -> str:
     client = loupe.wrap(OpenAI(base_url=os.environ.get("LLM_BASE_URL"), api_key=os.environ.get("LLM_API_KEY", "none")))
     messages: list[Any] = [{"role": "system", "content": INSTRUCTIONS}, {"role": "user", "content": question}]

@@ -47,18 +47,20 @@ def get_weather(city: str, unit: str = "celsius") -> dict[str, Any]:
 
 @loupe.tool(effect="pure")
 def calculate(expression: str) -> dict[str, Any]:
-    if len(expression) > 100:
-        raise ValueError("the expression is too long")
+    if len(expression) > 100 or not set(expression) <= set("0123456789.eE+-*/%() "):
+        raise ValueError("only numbers, + - * / ** % and parentheses are allowed")
     result = value_of(ast.parse(expression.strip(), mode="eval").body)
+    if not abs(result) < 1e60:
+        raise ValueError("the number is too large")
     return {"expression": expression, "result": float(f"{result:.12g}")}
 
 
 def value_of(node: ast.expr) -> float:
-    """Numbers, + - * / % **, unary minus: nothing else has a value here."""
+    """Numbers, + - * / % **, signs: nothing else has a value here."""
     if isinstance(node, ast.Constant) and type(node.value) in (int, float):
         return float(node.value)
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        return -value_of(node.operand)
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.UAdd):
+        return value_of(node.operand) * (-1 if isinstance(node.op, ast.USub) else 1)
     if isinstance(node, ast.BinOp) and type(node.op) in OPERATORS:
         return OPERATORS[type(node.op)](value_of(node.left), value_of(node.right))
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow):
@@ -98,7 +100,7 @@ def run_tool(name: str, arguments: str) -> str:
         return json.dumps({"error": f"{type(error).__name__}: {error}"}, ensure_ascii=False)
 
 
-@loupe.agent
+@loupe.agent(name="weather")
 def assistant(question: str, model: str = "scripted-1", extra_body: dict[str, Any] | None = None) -> str:
     client = loupe.wrap(OpenAI(base_url=os.environ.get("LLM_BASE_URL"), api_key=os.environ.get("LLM_API_KEY", "none")))
     messages: list[Any] = [{"role": "system", "content": INSTRUCTIONS}, {"role": "user", "content": question}]
