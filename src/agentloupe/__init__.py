@@ -10,27 +10,48 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from agentloupe.api import Recorded, arecord, open_store, record, recording
+    from agentloupe.cassette import Cassette
+    from agentloupe.comparing import compare
+    from agentloupe.errors import LoupeError, ReplayMismatch
+    from agentloupe.facade import CallBoundary
+    from agentloupe.forking import fork, fork_run
     from agentloupe.instrument import agent, idempotency_key, receipt, tool
+    from agentloupe.looping import finish, messages_at, run_loop
+    from agentloupe.overrides import Overrides, apply_overrides
     from agentloupe.providers.openai import wrap, wrap_openai
     from agentloupe.reads import check, env, now, random, retrieve, rng, state, uuid4
+    from agentloupe.replaying import replay
 
 __version__ = "0.1.0"
 
 _HOME = {
+    "CallBoundary": "facade",
+    "Cassette": "cassette",
+    "LoupeError": "errors",
+    "Overrides": "overrides",
     "Recorded": "api",
+    "ReplayMismatch": "errors",
     "agent": "instrument",
+    "apply_overrides": "overrides",
     "arecord": "api",
     "check": "reads",
+    "compare": "comparing",
     "env": "reads",
+    "finish": "looping",
+    "fork": "forking",
+    "fork_run": "forking",
     "idempotency_key": "instrument",
+    "messages_at": "looping",
     "now": "reads",
     "open_store": "api",
     "random": "reads",
     "receipt": "instrument",
     "record": "api",
     "recording": "api",
+    "replay": "replaying",
     "retrieve": "reads",
     "rng": "reads",
+    "run_loop": "looping",
     "state": "reads",
     "tool": "instrument",
     "uuid4": "reads",
@@ -40,21 +61,34 @@ _HOME = {
 """Public name -> module that defines it; loaded when the name is first used (PEP 562)."""
 
 __all__ = [
+    "CallBoundary",
+    "Cassette",
+    "LoupeError",
+    "Overrides",
     "Recorded",
+    "ReplayMismatch",
     "__version__",
     "agent",
+    "apply_overrides",
     "arecord",
     "check",
+    "compare",
     "env",
+    "finish",
+    "fork",
+    "fork_run",
     "idempotency_key",
+    "messages_at",
     "now",
     "open_store",
     "random",
     "receipt",
     "record",
     "recording",
+    "replay",
     "retrieve",
     "rng",
+    "run_loop",
     "state",
     "tool",
     "uuid4",
