@@ -190,6 +190,11 @@ _MAPPINGS = frozenset({"attrs", "bodies"})
 _DRAFT_FIELDS: tuple[str, ...] = tuple(f.name for f in fields(Draft))
 _PLAIN: tuple[str, ...] = tuple(name for name in _DRAFT_FIELDS if name not in _MAPPINGS)
 _plain = cast("Callable[[Draft], tuple[Json, ...]]", attrgetter(*_PLAIN))
+_SHAPES: Mapping[str, type] = {
+    **dict.fromkeys(("schema_version", "sequence", "parent_seq", "n", "owner_epoch", "key_version"), int),
+    **dict.fromkeys(_MAPPINGS, dict),
+}
+"""Types of the fields in an envelope, where they are not texts."""
 _KNOWN: frozenset[str] = frozenset((*_DRAFT_FIELDS, "run_id", "sequence"))
 
 
@@ -239,6 +244,9 @@ def from_envelope(envelope: Mapping[str, Any], prev_hash: str, hash: str) -> Eve
     unknown = envelope.keys() - _KNOWN
     if unknown:
         raise VersionUnknown(f"event at {where} has unknown fields {sorted(unknown)}", reason="unknown_field")
+    misshapen = [name for name, value in envelope.items() if type(value) is not _SHAPES.get(name, str)]
+    if misshapen or not all(type(digest) is str for digest in envelope.get("bodies", {}).values()):
+        raise Corrupt(f"event at {where} has fields of a wrong shape: {sorted(misshapen) or ['bodies']}")
     try:
         return Event(**cast("dict[str, Any]", envelope), prev_hash=prev_hash, hash=hash)
     except TypeError as wrong:

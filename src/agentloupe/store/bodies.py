@@ -87,12 +87,20 @@ def link(
         if digest in linked or digest in known:
             continue
         linked.add(digest)
-        if conn.execute(_LINK, (rid, bytes.fromhex(digest))).rowcount:
+        if conn.execute(_LINK, (rid, _key(digest))).rowcount:
             todo.extend(_needs(conn, digest))
     return linked
 
 
 _LINK = "INSERT INTO run_bodies(rid, bid) SELECT ?, bid FROM bodies WHERE digest = ? ON CONFLICT DO NOTHING"
+
+
+def _key(digest: str) -> bytes:
+    """A digest as it is stored; empty, which no body has, for what is no digest (a damaged event can name anything)."""
+    try:
+        return bytes.fromhex(digest)
+    except ValueError:
+        return b""
 
 
 def _needs(conn: Connection, digest: str) -> tuple[str, ...]:
@@ -112,7 +120,7 @@ def read(conn: Connection, digests: Sequence[str], where: str) -> dict[str, byte
     while some := list(islice(wanted, _AT_ONCE)):
         marks = ",".join("?" * len(some))
         sql = f"SELECT digest, form, data FROM bodies WHERE digest IN ({marks})"  # noqa: S608  # question marks only
-        for digest, form, data in conn.execute(sql, [bytes.fromhex(d) for d in some]):
+        for digest, form, data in conn.execute(sql, [_key(d) for d in some]):
             name = digest.hex()
             found[name] = checked(name, _plain(name, form, data, where), where)
     return found
@@ -125,7 +133,9 @@ def checked(digest: str, data: bytes, where: str) -> bytes:
     return data
 
 
-def _plain(digest: str, form: int, data: bytes, where: str) -> bytes:
+def _plain(digest: str, form: object, data: object, where: str) -> bytes:
+    if not isinstance(data, bytes):
+        raise _corrupt(digest, where)
     if form == _RAW:
         return data
     try:

@@ -218,7 +218,11 @@ class Database:
     def shrink(self) -> None:
         """Gives free pages back to the file system."""
         with self.lock:
-            self._pragma("incremental_vacuum")
+            try:
+                # As a script: `execute` takes one step only of what needs one for every page.
+                self._write_connection().executescript("PRAGMA incremental_vacuum")
+            except sqlite3.Error as error:
+                raise as_ours(error, self.path) from error
             self._pragma("wal_checkpoint(TRUNCATE)")
 
     def _pragma(self, text: str) -> None:

@@ -20,7 +20,7 @@ def as_ours(error: sqlite3.Error, path: Path) -> LoupeError:
     """The error to raise in place of the database's."""
     name = getattr(error, "sqlite_errorname", None) or ""
     kind = "_".join(name.split("_")[:2])
-    if kind in _DAMAGE or (not name and isinstance(error, sqlite3.DatabaseError) and "malformed" in str(error)):
+    if kind in _DAMAGE or str(error).startswith("Could not decode"):
         return Corrupt(
             f"store {path} is damaged ({_short(error)})", hint="restore a copy, or export what can still be read"
         )

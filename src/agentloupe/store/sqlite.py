@@ -19,7 +19,7 @@ from agentloupe.run import Owner, Run, RunFilter
 from agentloupe.seal import GENESIS, link_bytes
 from agentloupe.step import Step
 from agentloupe.store import bodies as body_rows
-from agentloupe.store import upkeep
+from agentloupe.store import envelopes, upkeep
 from agentloupe.store.database import Connection, Database
 from agentloupe.store.flusher import Flusher
 from agentloupe.store.owners import alive
@@ -35,6 +35,9 @@ _COLUMNS = (
     "r.rid, r.id, r.row, r.status, r.last_sequence, r.head, r.owner_host, r.owner_pid, r.owner_started, r.epoch,"
     " r.tags_by_hand"
 )
+
+
+_HASH_BYTES = 32
 
 
 class SqliteStore:
@@ -212,7 +215,20 @@ class SqliteStore:
 def _rows(conn: Connection, sql: str, args: Iterable[object]) -> list[dict[str, Any]]:
     cursor = conn.execute(sql, tuple(cast("Iterable[Any]", args)))
     names = [column[0] for column in cursor.description]
-    return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+    return [_whole(dict(zip(names, row, strict=True))) for row in cursor.fetchall()]
+
+
+def _whole(row: dict[str, Any]) -> dict[str, Any]:
+    """The row of a run, if its columns hold what they must: SQLite itself takes anything everywhere."""
+    head = row["head"]
+    if (
+        isinstance(head, bytes)
+        and len(head) == _HASH_BYTES
+        and all(isinstance(row[name], int) for name in ("rid", "last_sequence", "epoch"))
+        and isinstance(row["status"], str)
+    ):
+        return row
+    raise Corrupt(f"run {row['id']}: its row is damaged", hint="restore a copy, or export what can still be read")
 
 
 def _row_of(conn: Connection, run_id: str) -> dict[str, Any]:
@@ -241,9 +257,11 @@ def _run(row: Mapping[str, Any]) -> Run:
     columns: dict[str, Any] = {"events": row["last_sequence"], "head": row["head"].hex(), "owner": owner}
     if row["status"] == "running" and (owner is None or not alive(owner)):
         columns["status"] = "interrupted"
-    if row["tags_by_hand"] is not None:
-        columns["tags"] = orjson.loads(row["tags_by_hand"])
-    return _understood(row["id"], lambda: run_from(row["row"], **columns))
+    by_hand = row["tags_by_hand"]
+    return _understood(
+        row["id"],
+        lambda: run_from(row["row"], **columns, **({} if by_hand is None else {"tags": orjson.loads(by_hand)})),
+    )
 
 
 def _understood(run_id: str, read: Callable[[], Any]) -> Any:
@@ -264,23 +282,26 @@ def _events(conn: Connection, rid: int, run_id: str) -> list[Event]:
     rows = conn.execute("SELECT key, hash, envelope FROM events WHERE key BETWEEN ? AND ? ORDER BY key", (first, last))
     events: list[Event] = []
     before = GENESIS
-    for key, hash_, envelope in rows:
-        event = _event(run_id, key - first, envelope, before, hash_.hex())
+    for key, hash_, stored in rows:
+        event = _event(run_id, key - first, stored, before, hash_)
         events.append(event)
         before = event.hash
     return events
 
 
-def _event(run_id: str, number: int, envelope: bytes, before: str, sealed: str) -> Event:
+def _event(run_id: str, number: int, stored: object, before: str, hash_: object) -> Event:
+    if not isinstance(hash_, bytes):
+        raise Corrupt(f"run {run_id}: the hash of event {number} is damaged", reason="event")
     try:
-        fields = loads(envelope)
+        envelope = envelopes.unpack(stored)
+        said = loads(envelope)
     except ValueError as error:
-        raise Corrupt(f"run {run_id}: event {number} is damaged (not JSON)", reason="event") from error
-    if not isinstance(fields, dict) or fields.get("sequence") != number:
+        raise Corrupt(f"run {run_id}: event {number} is damaged (not readable)", reason="event") from error
+    if not isinstance(said, dict) or said.get("sequence") != number:
         raise Corrupt(f"run {run_id}: event {number} is damaged (it says another number)", reason="event")
     try:
-        return from_envelope(fields, before, sealed)
-    except VersionUnknown as error:
-        if link_bytes(before, envelope) != sealed:
+        return from_envelope(said, before, hash_.hex())
+    except (VersionUnknown, Corrupt) as error:
+        if link_bytes(before, envelope) != hash_.hex():
             raise Corrupt(f"run {run_id}: event {number} is damaged (not what was sealed)", reason="event") from error
         raise

@@ -12,6 +12,7 @@ from agentloupe.pack import Body
 from agentloupe.ports import Durability, Fold
 from agentloupe.run import Owner
 from agentloupe.store import bodies as body_rows
+from agentloupe.store import envelopes
 from agentloupe.store.bodies import Prepared
 from agentloupe.store.database import Connection, Database
 from agentloupe.store.flusher import Flusher
@@ -86,6 +87,10 @@ class SqliteWriter:
     def append(self, drafts: Sequence[Draft], bodies: Sequence[Body] = (), durability: Durability = "commit") -> None:
         """See `ports.RunWriter.append`."""
         self._check_process()
+        if not drafts and not bodies:
+            if durability != "grouped":
+                self.flush()
+            return
         prepared = body_rows.prepare(bodies, self._linked)
         size = sum(len(body.data) for body in prepared)
         with self._lock:
@@ -204,7 +209,7 @@ def put_events(conn: Connection, rid: int, sealed: Sealed) -> None:
     conn.executemany(
         "INSERT INTO events(key, hash, envelope) VALUES (?, ?, ?)",
         [
-            (event_key(rid, event.sequence), bytes.fromhex(event.hash), envelope)
+            (event_key(rid, event.sequence), bytes.fromhex(event.hash), envelopes.pack(envelope))
             for event, envelope in zip(sealed.events, sealed.envelopes, strict=True)
         ],
     )
