@@ -6,6 +6,7 @@ Names follow the public API reference of chat completions; a provider that sends
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import cast
 
 from agentloupe.call import Attrs
@@ -104,6 +105,11 @@ def host_of(address: object) -> str:
 
 def provider_of(address: object) -> str:
     """Who answers at an address: a known name, or the host's."""
+    return _provider_of(str(address))
+
+
+@lru_cache(256)
+def _provider_of(address: str) -> str:
     host = host_of(address)
     if host == "api.openai.com" or host.endswith(".api.openai.com"):
         return "openai"

@@ -57,13 +57,16 @@ def _as_built(answer: Any) -> Any:
 
     Only where the SDK builds: it validates whatever may be one of several types (`usage` or nothing) like pydantic.
     """
-    extra = answer.model_extra
-    if extra:
-        answer.model_fields_set.difference_update(extra)
+    if answer.__pydantic_extra__:
+        answer.__pydantic_fields_set__.difference_update(answer.__pydantic_extra__)
+    values = answer.__dict__
     for name in _built_fields(cast("Any", type(answer))):
-        value = getattr(answer, name)
-        for item in cast("list[Any]", value) if isinstance(value, list) else (value,):
-            _as_built(item)
+        value = values[name]
+        if isinstance(value, list):
+            for item in cast("list[Any]", value):
+                _as_built(item)
+        else:
+            _as_built(value)
     return answer
 
 

@@ -193,10 +193,10 @@ def from_arguments(client: Any, create: Any, completions: Any, arguments: Mappin
     except openai_body.ConsumedOnce:
         arguments = openai_body.settled(arguments)
         body = openai_body.body_of(arguments, order)
-    options = {name: arguments[name] for name in openai_body.OPTIONS - {"extra_body"} if name in arguments}
-    known = frozenset(order) or frozenset({"messages", "model"})
 
     def send_other(edited: dict[str, Json]) -> Any:
+        options = {name: arguments[name] for name in openai_body.OPTIONS - {"extra_body"} if name in arguments}
+        known = frozenset(order) or frozenset({"messages", "model"})
         rest = {name: value for name, value in edited.items() if name not in known}
         named = {name: value for name, value in edited.items() if name in known}
         return create(completions, **named, **options, extra_body=rest or None)
