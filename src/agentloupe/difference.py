@@ -70,7 +70,10 @@ def _walk(path: Path, a: Json | Absent, b: Json | Absent) -> Iterator[Change]:
 
 
 def _walk_lists(path: Path, a: list[Json], b: list[Json]) -> Iterator[Change]:
-    """Equal elements at the end belong together, so that one inserted message is one change."""
+    """Equal elements at the end belong together, so that one inserted message is one change; another order is one too."""
+    if len(a) == len(b) and _bag(a) == _bag(b):
+        yield Change(path, list(a), list(b))
+        return
     shorter = min(len(a), len(b))
     start = next((i for i in range(shorter) if not same(a[i], b[i])), shorter)
     tail = 0
