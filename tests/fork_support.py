@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import copy
+import io
 import json
 import threading
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from agentloupe.demo.calculator import calculate as plain_calculate
+from agentloupe.exporters.loupe_file import LoupeFileExporter
 from agentloupe.instrument import tool
 from agentloupe.looping import run_loop
 from agentloupe.ports import Store
+from agentloupe.project import Projector
+from agentloupe.store.owners import this_process
 
 QUESTION = "what is the difference in temperature between Beijing and Shanghai now, and in Fahrenheit?"
 SYSTEM = "Use the tools for data and for arithmetic. No mental arithmetic."
@@ -114,3 +119,31 @@ def weather_run(store: Store, run_id: str = "weather-1", tools: dict[str, Any] =
 def shape(store: Store, run_id: str) -> list[tuple[int, str, str, str]]:
     """(idx, kind, name, source) of every step."""
     return [(s.idx, s.kind, s.name, s.source) for s in store.steps(run_id)]
+
+
+def import_runs(store: Store, path: Path) -> list[str]:
+    """Imports a foreign file; ids of its runs."""
+    from agentloupe.importers import detect
+
+    ids: list[str] = []
+    for found in detect(path).read(path).runs:
+        if found.sealed is not None:
+            store.insert(found.run_id, found.sealed.events, found.sealed.get, Projector)
+        else:
+            writer = store.start(found.run_id, Projector, owner=this_process())
+            writer.append(found.drafts, found.bodies)
+            writer.close()
+        ids.append(found.run_id)
+    return ids
+
+
+def exported(store: Store, run_id: str) -> bytes:
+    """The run as a file."""
+    out = io.BytesIO()
+    LoupeFileExporter().write(iter([store.recording(run_id)]), out)
+    return out.getvalue()
+
+
+def sandbox(**arguments: Any) -> str:
+    """Stands in for a tool."""
+    return f"sandboxed {sorted(arguments)}"

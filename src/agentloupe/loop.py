@@ -396,6 +396,7 @@ class Loop:
 
     def _perform(self, name: str, arguments: dict[str, Json] | None, error: str | None) -> object:
         if arguments is None:
+            ambient.note("parse_error", True)
             raise ToolFailed(f"malformed arguments of {name}: {error}")
         return self.tools.run(name, arguments)
 
