@@ -1,0 +1,109 @@
+"""Forks on the terminal: the three arms with their figures, what to know before believing them, where to look next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from agentloupe.cli.output import Output, harmless, short
+from agentloupe.cli.views import cost_text, counts_text, run_json, status_style, tokens_text
+from agentloupe.compare import Comparison, Side, compare_runs
+from agentloupe.comparing import side_of
+from agentloupe.ports import Store
+from agentloupe.pricing import price_table
+from agentloupe.run import Counts, Run
+
+if TYPE_CHECKING:
+    from agentloupe.forking import ForkResult
+
+__all__ = ["arms_table", "say_road", "show_forks"]
+
+
+def show_forks(out: Output, store: Store, result: ForkResult, fail_on: str | None) -> int:
+    """Shows what came of a fork; returns the exit code."""
+    table = price_table()
+    arms = [("observed", side_of(store, result.parent.id, table))]
+    arms += [("control", side_of(store, run.id, table)) for run in result.controls]
+    arms += [("candidate", side_of(store, run.id, table)) for run in result.candidates]
+    found = [compare_runs(arms[0][1], side) for _, side in arms[1:]]
+    roads = [_road(comparison) for comparison in found]
+    failed = _failed(result, roads, fail_on)
+    if out.as_json:
+        listed: list[dict[str, Any]] = [
+            {**run_json(side.run), "answer": side.answer, "first_difference": road}
+            for (_, side), road in zip(arms[1:], roads, strict=True)
+        ]
+        split = len(result.controls)
+        parent = run_json(arms[0][1].run)
+        notes = list(result.notes)
+        out.document({"parent": parent, "controls": listed[:split], "runs": listed[split:], "notes": notes})
+        return failed
+    for note in result.notes:
+        out.line(f"note: {note}", style="yellow")
+    arms_table(out, arms)
+    for (arm, side), road in zip(arms[1:], roads, strict=True):
+        say_road(out, f"{arm} {side.run.id}", side.run, road)
+    if not result.controls:
+        out.line(
+            "one fork is no verdict: even an unchanged fork may take another road; --repeat 3 forks beside controls"
+        )
+    first = result.candidates[0].id
+    out.line(f"next: agentloupe compare {result.parent.id} {first}   agentloupe show {first}")
+    return failed
+
+
+def say_road(out: Output, who: str, run: Run, road: dict[str, Any] | None) -> None:
+    """Where a fork leaves its parent's road, and whether its answers can be believed."""
+    if road is None:
+        out.line(f"{who}: same road as its parent")
+    else:
+        at = road["right"] if road["left"] is None else road["left"]
+        out.line(f"{who}: leaves its parent's road at step {at} ({road['what']})")
+    if run.label == "hypothetical":
+        why = "an answer was neither real nor recorded for that very call"
+        out.line(f"  hypothetical from step {run.hypothetical_from} on: {why}", style="yellow")
+
+
+def arms_table(out: Output, arms: Sequence[tuple[str, Side]]) -> None:
+    """One line for each run: figures, counts, label, answer."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for title in ("arm", "run", "status", "steps", "tools answered by", "label", "new tokens", "new cost"):
+        table.add_column(title, justify="right" if title == "steps" else "left", overflow="fold")
+    for arm, side in arms:
+        run = side.run
+        own = ("", "", "", "")
+        if arm != "observed":
+            tokens = tokens_text(run.new_input_tokens, run.new_output_tokens)
+            own = (counts_text(run), run.label or "", tokens, cost_text(run.new_cost))
+        status = Text(run.status, style=status_style(run.status))
+        table.add_row(arm, harmless(run.id), status, str(run.step_count), *own)
+    out.draw(table)
+    for arm, side in arms:
+        if side.run.error:
+            out.line(f"{arm} failed: {side.run.error}", style="red")
+        elif side.answer is not None:
+            out.line(f"{arm} answers: {short(side.answer, 240)}")
+
+
+def _road(comparison: Comparison) -> dict[str, Any] | None:
+    """The first difference: step numbers of both sides and what differs; `None` where the roads are the same."""
+    if comparison.first is None:
+        return None
+    row = comparison.rows[comparison.first]
+    step = row.left or row.right
+    assert step is not None, "a row has at least one side"
+    left, right = row.left.idx if row.left else None, row.right.idx if row.right else None
+    return {"left": left, "right": right, "what": f"{step.kind} {step.name}: {row.status.replace('_', ' ')}"}
+
+
+def _failed(result: ForkResult, roads: Sequence[dict[str, Any] | None], fail_on: str | None) -> int:
+    if all(run.status == "error" and run.counts.as_dict() == Counts().as_dict() for run in result.candidates):
+        return 3  # not even the first answer came: the model could not be asked
+    if fail_on == "miss":
+        return int(any(run.counts.miss for run in result.candidates))
+    if fail_on == "diff":
+        return int(any(road is not None for road in roads[len(result.controls) :]))
+    return 0

@@ -1,0 +1,57 @@
+"""`agentloupe import`: runs out of files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from agentloupe.cli.common import AsJson, Database, Debug, opened
+from agentloupe.cli.output import Output
+from agentloupe.errors import Damaged
+
+
+def command(
+    files: Annotated[
+        list[Path],
+        typer.Argument(metavar="FILE...", help="Files; their format is seen from their content.", show_default=False),
+    ],
+    as_json: AsJson = False,
+    db: Database = None,
+    debug: Debug = False,
+) -> None:
+    """Read runs from files: .loupe, JSON Lines of runs, traces, tau-bench conversations, plain chat messages.
+
+    What cannot be read is listed and never lost silently; importing a file twice changes nothing.
+    Example: agentloupe import incident.loupe
+    """
+    from agentloupe.exchange import import_files
+
+    out = Output(as_json)
+    with opened(db, create=True) as store:
+        reports = import_files(store, files)
+    if as_json:
+        out.document([report.as_json() for report in reports])
+    for report in reports:
+        if report.error is not None:
+            out.line(f"{report.path}: not imported: {report.error}", style="red")
+            continue
+        there = sum(1 for run in report.runs if run.state == "already there")
+        known = f", {there} of them already there" if there else ""
+        counts = f"{report.total('steps')} steps, {report.total('model_calls')} model calls, {report.total('tool_calls')} tool calls"
+        out.line(
+            f"{report.path}: {report.format}, {len(report.runs)} runs{known}: {counts}, {report.total('partial_steps')} partial steps"
+        )
+        if report.fidelity:
+            out.line(f"  not kept by the source: {report.fidelity}", style="yellow")
+        for place in report.quarantined:
+            out.line(f"  not read: {place}", style="yellow")
+        for run in report.runs[:20]:
+            out.line(f"  {run.run_id}")
+            for warning in run.found.warnings[:5]:
+                out.line(f"    {warning}", style="yellow")
+        if len(report.runs) > 20:
+            out.line(f"  and {len(report.runs) - 20} more")
+    errors = [report.error for report in reports if report.error is not None]
+    raise typer.Exit(0 if not errors else 2 if any(isinstance(e, Damaged) for e in errors) else 3)
