@@ -15,7 +15,11 @@ import runpy
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Protocol, cast
 
 from agentloupe import ambient
@@ -24,7 +28,7 @@ from agentloupe.errors import ConfigError, LoupeError, ReplayMismatch, UsageErro
 from agentloupe.jsontext import Json, dumps, loads
 from agentloupe.ports import Boundary, Opener, Opening, Perform, Serve, Session
 
-__all__ = ["OPENERS", "Launch", "command", "main", "write_spec"]
+__all__ = ["OPENERS", "Launch", "command", "main", "wrap_clients", "write_spec"]
 
 OPENERS: dict[str, str] = {
     "record": "agentloupe.launch:record_launch",
@@ -161,7 +165,7 @@ def _show(error: BaseException) -> None:
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename in (__file__, runpy.__file__, "<frozen runpy>"):
         trace = trace.tb_next
-    sys.excepthook(type(error), error, trace)
+    sys.excepthook(type(error), error.with_traceback(trace), trace)
 
 
 class _WholeScript:
@@ -211,6 +215,48 @@ def _name_of(words: Sequence[str]) -> str:
     return words[1].rpartition(".")[2] if words[0] == "-m" else Path(words[0]).stem
 
 
+# --- clients that the script makes itself ------------------------------------------------------------------------------
+
+
+def wrap_clients() -> None:
+    """Puts the clients of model SDKs under the boundary that the script makes from now on, without importing any SDK."""
+    if "openai" in sys.modules:
+        _install_openai()
+    elif not any(isinstance(finder, _WhenImported) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _WhenImported("openai", _install_openai))
+
+
+def _install_openai() -> None:
+    from agentloupe.providers import openai
+
+    openai.install()
+
+
+class _WhenImported(MetaPathFinder):
+    """Does something right after a module has been imported for the first time; then it is gone."""
+
+    def __init__(self, name: str, then: Callable[[], None]) -> None:
+        self._name = name
+        self._then = then
+
+    def find_spec(self, fullname: str, path: object, target: ModuleType | None = None) -> ModuleSpec | None:
+        """Finds the module as it would be found without us, and looks on while it is executed."""
+        if fullname != self._name:
+            return None
+        sys.meta_path.remove(self)
+        spec = find_spec(fullname)
+        if spec is None or spec.loader is None:
+            return spec
+        execute = spec.loader.exec_module
+
+        def exec_module(module: ModuleType) -> None:
+            execute(module)
+            self._then()
+
+        spec.loader.exec_module = exec_module
+        return spec
+
+
 # --- the verb `record` ------------------------------------------------------------------------------------------------
 
 
@@ -255,9 +301,7 @@ def record_launch(spec: dict[str, Json]) -> Launch:
 
     Raises what opening a store raises: a recording that was asked for by name does not start without its store.
     """
-    from agentloupe.providers import openai
-
-    openai.install()
+    wrap_clients()
     return _RecordLaunch(spec)
 
 

@@ -163,7 +163,7 @@ class RecordOpener:
             refuse_writes=settings.write_without_store == "refuse",
         )
         recorder.start(self._started(opening, settings, rules, task_id))
-        session = RecordSession(recorder, store)
+        session = RecordSession(recorder, store, warns=self._argv is None)
         self.sessions.append(session)
         del self.sessions[:-100]
         return session
@@ -213,13 +213,14 @@ def _start(store: Store, agent: str, run_id: str) -> RunWriter:
 
 
 class RecordSession:
-    """One recording in progress."""
+    """One recording in progress. `warns`: says when no model call was recorded (a launch says it for the whole script)."""
 
-    def __init__(self, recorder: Recorder, store: Store | None) -> None:
+    def __init__(self, recorder: Recorder, store: Store | None, *, warns: bool = True) -> None:
         self.run_id = recorder.run_id
         self.boundary: Boundary = recorder
         self.recorder = recorder
         self._store = store
+        self._warns = warns
 
     def row(self) -> Run | None:
         """The run's row as it is stored now; `None` when it is not stored."""
@@ -249,7 +250,7 @@ class RecordSession:
             wire = {"result": None}
             facts["result_failed"] = error_name(wrong)
         self.recorder.end(status, wire, facts)
-        if not self.recorder.model_calls:
+        if self._warns and not self.recorder.model_calls:
             _log.warning(
                 "run %s ended without one recorded model call; if the agent asks a model, wrap its client: "
                 "client = loupe.wrap(client)",
