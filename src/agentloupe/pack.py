@@ -19,7 +19,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 from agentloupe.canonical import SHARED_LISTS, Json, digest_bytes, dumps, loads
 from agentloupe.jsontext import Known, begun, quoted
@@ -130,7 +130,7 @@ class Packer:
             TypeError: not JSON; the message names the path. ValueError: nested too deep.
         """
         self._new = []
-        if shared_lists and isinstance(value, dict):
+        if shared_lists and isinstance(value, dict) and not _is_mark(value):
             text = self._request(value)
         else:
             text = self._inner(value, dumps(value), _LEVELS)
@@ -204,10 +204,10 @@ class Packer:
         whole = _Whole(items, dumps(items) if text is None else text, nulls)
         if len(whole.text) <= _SMALL_LIST:
             return self._inner(items, whole.text, _LEVELS)
-        if before is None:
-            made, before = self._by_difference(whole, known)
-        elif before.count == len(items):
+        if before is not None and before.count == len(items):
             made = before
+        elif before is None or _goes_on(before, items, known):
+            made, before = self._by_difference(whole, known)
         else:
             new = [self._part(item, _LEVELS) for item in items[before.count :]]
             made = self._continue(before, before.count, new, whole)
@@ -249,7 +249,7 @@ class Packer:
         shared = 0 if best is None else sum(len(t) for t in mine & best.at.keys())
         if best is None or shared < APART // 8:
             return self._anew(whole, texts), None
-        replaced = best if 2 * shared >= len(best.inside) else None
+        replaced = best if 4 * shared >= 3 * len(best.inside) else None  # less: another agent, or a cut; keep both
         if best.link.depth >= max(_LONG_CHAIN, len(items)):
             return self._anew(whole, texts), replaced
         runs = list(_runs(best, texts))
@@ -270,22 +270,32 @@ class Packer:
         return b",".join(told)
 
 
+def _goes_on(before: _Known, items: list[Json], known: list[_Known]) -> bool:
+    """Whether a longer known list goes on after `before` with the very next item, so that it may hold more of them."""
+    start = len(before.inside)
+    longer = [k for k in known if k.count > before.count and k.inside.startswith(before.inside)]
+    return bool(longer) and any(k.inside.startswith(b"," + dumps(items[before.count]), start) for k in longer)
+
+
 def _runs(base: _Known, texts: list[bytes]) -> Iterator[tuple[int, int, int]]:
-    """A list in terms of another: (start, stop, n) is a range of the base, then n items of the list's own."""
+    """A list in terms of another: (start, stop, n) is a range of the base, then n items of the list's own.
+
+    Ranges only go forward: no item of the base is used twice, so a small body cannot tell an endless list.
+    """
     start = stop = new = 0
     known = base.texts
     for text in texts:
         if new == 0 and stop < len(known) and known[stop] == text:
             stop += 1
             continue
-        places = base.at.get(text)
-        if places is None:
+        places = base.at.get(text, ())
+        after = bisect_left(places, stop)
+        if after == len(places):
             new += 1
             continue
         if stop > start or new:
             yield start, stop, new
-        after = bisect_left(places, stop)
-        start = places[after] if after < len(places) else places[0]
+        start = places[after]
         stop, new = start + 1, 0
     yield start, stop, new
 
@@ -389,7 +399,10 @@ def unpack(digest: str, get: Callable[[Sequence[str]], Mapping[str, bytes]]) -> 
         KeyError: a body is missing; its argument is the digest.
         ValueError: a body is not what a packer writes, or the value is larger than 1 GiB of text.
     """
-    return _fetch(digest, get).value(digest)
+    try:
+        return _fetch(digest, get).value(digest)
+    except (TypeError, AttributeError) as error:
+        raise ValueError("a body is not what a packer writes") from error
 
 
 def _fetch(digest: str, get: Callable[[Sequence[str]], Mapping[str, bytes]]) -> _Bodies:
@@ -409,8 +422,7 @@ def _fetch(digest: str, get: Callable[[Sequence[str]], Mapping[str, bytes]]) -> 
     return bodies
 
 
-@dataclass(frozen=True, slots=True)
-class _Told:
+class _Told(NamedTuple):
     """What stands behind `$list`."""
 
     base: str
@@ -436,18 +448,21 @@ class _Bodies:
     def __init__(self) -> None:
         self.texts: dict[str, bytes] = {}
         self.fresh: dict[str, Json] = {}  # read, and not given out yet
+        self.told: dict[str, _Told] = {}
         self.todo: list[dict[str, Json] | list[Json]] = []
         self.read = 0
 
     def add(self, digest: str, text: bytes, ahead: dict[str, bool]) -> None:
         """Takes a body; names in `ahead` what else must (True) or will probably (False) be there."""
         self.texts[digest] = text
-        value = self.fresh[digest] = loads(text)
+        value = loads(text)
         if text.startswith(_LIST):
-            told = _told_in(value)
+            told = self.told[digest] = _told_in(value)
             for near in told.near:
                 ahead.setdefault(near, False)
             ahead[told.base] = True
+        else:
+            self.fresh[digest] = value
         for reference in _references(text):
             ahead[reference] = True
 
@@ -484,41 +499,52 @@ class _Bodies:
         """Reads one body; a chain of lists is read to its end and told from there."""
         chain: list[list[Json]] = []
         marks = 0
-        text, value = self._take(digest)
-        while text.startswith(_LIST):
-            told = _told_in(value)
+        while (told := self.told.pop(digest, None)) is not None or self.texts[digest].startswith(_LIST):
+            text = self._text(digest)
+            told = told or _told_in(loads(text))
             chain.append(told.parts)
             marks += text.count(b"$") - 1
-            text, value = self._take(told.base)
+            digest = told.base
+        text = self._text(digest)
+        value = self.fresh.pop(digest) if digest in self.fresh else loads(text)
         for parts in reversed(chain):
             value = _apply(parts, value)
         if isinstance(value, dict) and _is_mark(value):
+            if "$esc" not in value:
+                raise ValueError("a body is nothing but a mark")
             return self._seen(value)
         if isinstance(value, dict | list) and (marks or b"$" in text):
             self.todo.append(value)
         return value
 
-    def _take(self, digest: str) -> tuple[bytes, Json]:
+    def _text(self, digest: str) -> bytes:
         text = self.texts[digest]
         self.read += len(text)
         if self.read > _UNPACK_BYTES:
             raise ValueError("a value larger than 1 GiB")
-        return text, self.fresh.pop(digest) if digest in self.fresh else loads(text)
+        return text
 
 
 def _apply(parts: list[Json], base: Json) -> list[Json]:
-    """A list from another one: ranges of that and own items by turns."""
+    """A list from another one: ranges of that, only forward, and own items by turns."""
     if not isinstance(base, list) or len(parts) % 2:
         raise ValueError("a list is told by something that is no list")
-    pairs = cast("list[list[int]]", parts)
-    if len(parts) == 2 and pairs[0] == [0, len(base)]:
-        base.extend(cast("list[Json]", parts[1]))
+    if len(parts) == 2 and parts[0] == [0, len(base)]:
+        base.extend(_own(parts[1]))
         return base
     made: list[Json] = []
+    done = 0
     for i in range(0, len(parts), 2):
-        start, stop = pairs[i]
-        if not 0 <= start <= stop <= len(base):
+        start, stop = cast("list[int]", parts[i])
+        if not done <= start <= stop <= len(base):
             raise ValueError("a list is told by a range that its base does not have")
         made.extend(base[start:stop])
-        made.extend(cast("list[Json]", parts[i + 1]))
+        made.extend(_own(parts[i + 1]))
+        done = stop
     return made
+
+
+def _own(items: Json) -> list[Json]:
+    if not isinstance(items, list):
+        raise ValueError("a list is told by something that is no list")  # noqa: TRY004  # data, not a caller's mistake
+    return items
