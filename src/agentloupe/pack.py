@@ -30,7 +30,7 @@ APART: Final = 2048
 """Bytes of text above which a value inside another one gets a body of its own."""
 
 MARKS: Final = ("$ref", "$list", "$esc")
-"""Keys of objects with one member that mean something in a body."""
+"""First keys of objects that mean something in a body."""
 
 _LEVELS = 8  # how deep inside a value others are looked at; what lies deeper stays with what holds it
 _SMALL_LIST = 512  # a shorter list stays inside the request
@@ -250,13 +250,13 @@ class Packer:
         if best is None or shared < APART // 8:
             return self._anew(whole, texts), None
         replaced = best if 4 * shared >= 3 * len(best.inside) else None  # less: another agent, or a cut; keep both
-        if best.link.depth >= max(_LONG_CHAIN, len(items)):
-            return self._anew(whole, texts), replaced
         runs = list(_runs(best, texts))
         if len(runs) == 1 and runs[0][0] == 0:
             take = runs[0][1]
             new = [self._part(v, _LEVELS, t) for v, t in zip(items[take:], texts[take:], strict=True)]
             return self._continue(best, take, new, whole, texts), replaced
+        if best.link.depth >= max(_LONG_CHAIN, len(items)):
+            return self._anew(whole, texts), replaced
         return _Known(whole, self._told(best.link, -1, self._parts(runs, items, texts)), texts), replaced
 
     def _parts(self, runs: list[tuple[int, int, int]], items: list[Json], texts: list[bytes]) -> bytes:
@@ -333,7 +333,8 @@ def _chain(digest: str, texts: Mapping[str, bytes]) -> _Link:
 
 
 def _is_mark(value: Mapping[str, object]) -> bool:
-    return len(value) == 1 and next(iter(value)) in MARKS
+    """Whether an object is a mark, or a user's that must not be taken for one: its first key decides."""
+    return next(iter(value), None) in MARKS
 
 
 def _escaped(value: Json) -> Json:
