@@ -20,7 +20,7 @@ from agentloupe.call import NO_ATTRS, Attrs, Call, Effect
 from agentloupe.canonical import Json, dumps
 from agentloupe.codecs import decode, decode_for_reading
 from agentloupe.codecs import encode as encode_value
-from agentloupe.errors import LimitReached, LoupeError
+from agentloupe.errors import LimitReached, LoupeError, ModelRefused
 from agentloupe.ports import Answer, Opening
 from agentloupe.recording import Recording
 from agentloupe.tape import RecordedCall, Tape, read_tape
@@ -360,7 +360,11 @@ class Loop:
         return message_of(response)
 
     def _send(self, body: dict[str, Json]) -> Json:
-        answer = self.model.send(body)
+        try:
+            answer = self.model.send(body)
+        except ModelRefused as refused:
+            ambient.note("status_code", refused.status)
+            raise
         for name, value in answer.facts.items():
             ambient.note(name, value)
         return answer.response
