@@ -16,7 +16,7 @@ from agentloupe.run import Counts, Run
 if TYPE_CHECKING:
     from agentloupe.forking import ForkResult
 
-__all__ = ["arms_table", "say_road", "show_forks"]
+__all__ = ["arms_table", "road_of", "say_road", "show_forks"]
 
 
 def show_forks(out: Output, store: Store, result: ForkResult, fail_on: str | None) -> int:
@@ -26,7 +26,7 @@ def show_forks(out: Output, store: Store, result: ForkResult, fail_on: str | Non
     arms += [("control", side_of(store, run.id, table)) for run in result.controls]
     arms += [("candidate", side_of(store, run.id, table)) for run in result.candidates]
     found = [compare_runs(arms[0][1], side) for _, side in arms[1:]]
-    roads = [_road(comparison) for comparison in found]
+    roads = [road_of(comparison) for comparison in found]
     failed = _failed(result, roads, fail_on)
     if out.as_json:
         listed: list[dict[str, Any]] = [
@@ -88,7 +88,7 @@ def arms_table(out: Output, arms: Sequence[tuple[str, Side]]) -> None:
             out.line(f"{arm} answers: {short(side.answer, 240)}")
 
 
-def _road(comparison: Comparison) -> dict[str, Any] | None:
+def road_of(comparison: Comparison) -> dict[str, Any] | None:
     """The first difference: step numbers of both sides and what differs; `None` where the roads are the same."""
     if comparison.first is None:
         return None

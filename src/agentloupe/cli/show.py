@@ -67,7 +67,7 @@ def command(
         )
         return
     _show_run(out, trace.run, forks)
-    _show_tree(out, steps)
+    show_tree(out, steps)
     if len(steps) < len(trace.steps):
         out.line(f"steps {first} to {first + len(steps) - 1} of {len(trace.steps)}; more with --first and --limit")
 
@@ -127,7 +127,8 @@ def _show_lineage(out: Output, run: Run) -> None:
         out.line(f"  {run.label}: every answer was real, or recorded for that very call", style="green")
 
 
-def _show_tree(out: Output, steps: Sequence[Step]) -> None:
+def show_tree(out: Output, steps: Sequence[Step]) -> None:
+    """Draws steps as a tree, each with what it said in a line."""
     from rich.text import Text
     from rich.tree import Tree
 

@@ -1,0 +1,126 @@
+"""Which model the demo talks to: the one that is set, the small local one, or a scripted one; it always says which."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Literal
+
+from agentloupe.errors import ConfigError
+from agentloupe.jsontext import dumps
+from agentloupe.settings import model_settings
+
+__all__ = ["CHOICES", "DemoModel", "chosen_model"]
+
+Choice = Literal["scripted", "local", "env"]
+CHOICES: tuple[str, ...] = ("scripted", "local", "env")
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class DemoModel:
+    """A model that answers. `kind` is `env`, `local` or `scripted`; `about` says what it is in words."""
+
+    kind: Choice
+    url: str
+    name: str
+    about: str
+    api_key: str = "none"
+    extra_body: str = ""
+
+    def variables(self) -> dict[str, str]:
+        """The environment under which the sample agents find it."""
+        return {
+            "LLM_BASE_URL": self.url,
+            "LLM_API_KEY": self.api_key,
+            "LLM_MODEL": self.name,
+            "LLM_EXTRA_BODY": self.extra_body,
+        }
+
+
+@contextmanager
+def chosen_model(wanted: Choice | None, say: Say) -> Generator[DemoModel]:
+    """The model while the block runs, with the environment set for it.
+
+    Args:
+        wanted: the choice; `None` takes `env` where `LLM_BASE_URL` is set, else `local` where it is installed, else `scripted`.
+        say: hears one line for each stage.
+
+    Raises:
+        ConfigError: `env` is wanted and `LLM_BASE_URL` or `LLM_MODEL` is not set.
+        LocalModelUnavailable: `local` is wanted and cannot be had.
+    """
+    with _model(wanted, say) as model, _environment(model.variables()):
+        yield model
+
+
+@contextmanager
+def _model(wanted: Choice | None, say: Say) -> Generator[DemoModel]:
+    if wanted == "env" or (wanted is None and model_settings().base_url):
+        yield _from_settings()
+    elif wanted == "scripted":
+        with _scripted("asked for") as model:
+            yield model
+    else:
+        with _local_or_scripted(must=wanted == "local", say=say) as model:
+            yield model
+
+
+def _from_settings() -> DemoModel:
+    found = model_settings()
+    if not found.base_url or not found.model:
+        missing = "LLM_BASE_URL" if not found.base_url else "LLM_MODEL"
+        raise ConfigError(
+            f"{missing} is not set", hint="set it in the environment or in .env, or choose --model local or scripted"
+        )
+    extra = dumps(dict(found.extra_body)).decode() if found.extra_body else ""
+    return DemoModel(
+        "env", found.base_url, found.model, f"{found.model} at {found.base_url}", found.api_key or "none", extra
+    )
+
+
+@contextmanager
+def _local_or_scripted(*, must: bool, say: Say) -> Generator[DemoModel]:
+    from agentloupe.providers.local_model import LocalModelUnavailable, start
+
+    running = start(say)
+    try:
+        model = running.__enter__()
+    except LocalModelUnavailable as absent:
+        if must:
+            raise
+        say(f"no local model: {absent}")
+        say("FALLING BACK to a scripted model: everything below is real but the answers, which a rule makes up")
+        with _scripted("no real model could be had") as scripted:
+            yield scripted
+        return
+    try:
+        about = f"{model.model}, a small model on this machine (ready after {model.start_ms / 1000:.1f} s)"
+        yield DemoModel("local", model.url, model.model, about)
+    finally:
+        running.__exit__(None, None, None)
+
+
+@contextmanager
+def _scripted(why: str) -> Generator[DemoModel]:
+    from agentloupe.providers.scripted import ScriptedServer, sample_rule
+
+    with ScriptedServer(sample_rule) as server:
+        yield DemoModel("scripted", server.url, "scripted-1", f"scripted, answers made by a rule ({why})")
+
+
+@contextmanager
+def _environment(variables: dict[str, str]) -> Generator[None]:
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
