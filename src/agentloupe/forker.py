@@ -394,6 +394,9 @@ class Forker:
     # --- after N ------------------------------------------------------------------------------------------------------
 
     def _new(self, call: Call, where: Place) -> Serve | Perform:
+        if "not_recorded" in call.attrs:
+            why = call.attrs["not_recorded"]
+            self._stop(ForkRefused(f"{call.name}: {why}, and a fork sends only what it records", reason="not_recorded"))
         if call.kind == "llm":
             return self._model(call, where)
         if call.kind in _BY_POLICY and not call.attrs.get("limit"):

@@ -21,7 +21,6 @@ from email.utils import parsedate_to_datetime
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-from agentloupe import __version__
 from agentloupe.ambient import monotonic_ms, now
 from agentloupe.call import Attrs
 from agentloupe.canonical import Json, dumps
@@ -102,7 +101,7 @@ class Endpoint:
         head = {
             "content-type": "application/json",
             "accept": "application/json",
-            "user-agent": f"agent-loupe/{__version__}",
+            "user-agent": "agent-loupe",
             **({"authorization": f"Bearer {self.api_key}"} if self.api_key else {}),
             **{name.lower(): value for name, value in self.headers.items()},
         }
