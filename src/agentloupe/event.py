@@ -172,8 +172,11 @@ class Draft:
 
     def envelope(self, run_id: str, sequence: int) -> dict[str, Json]:
         """The fields that are sealed: everything that is set, plus `run_id` and `sequence`."""
-        sealed: dict[str, Json] = {"run_id": run_id, "sequence": sequence}
-        sealed.update((name, value) for name, value in zip(_PLAIN, _plain(self), strict=True) if value is not None)
+        sealed: dict[str, Json] = {
+            name: value for name, value in zip(_PLAIN, _plain(self), strict=True) if value is not None
+        }
+        sealed["run_id"] = run_id
+        sealed["sequence"] = sequence
         if self.attrs:
             sealed["attrs"] = dict(self.attrs)
         if self.bodies:
@@ -241,13 +244,28 @@ def from_envelope(envelope: Mapping[str, Any], prev_hash: str, hash: str) -> Eve
         raise VersionUnknown(
             f"event at {where} has type {envelope.get('type')!r}, which is not known", reason="unknown_type"
         )
-    unknown = envelope.keys() - _KNOWN
-    if unknown:
-        raise VersionUnknown(f"event at {where} has unknown fields {sorted(unknown)}", reason="unknown_field")
-    misshapen = [name for name, value in envelope.items() if type(value) is not _SHAPES.get(name, str)]
-    if misshapen or not all(type(digest) is str for digest in envelope.get("bodies", {}).values()):
-        raise Corrupt(f"event at {where} has fields of a wrong shape: {sorted(misshapen) or ['bodies']}")
+    shape = (*envelope, *map(type, envelope.values()))
+    if shape not in _good_shapes:
+        _check_shape(envelope, where)
+        if len(_good_shapes) < _SHAPES_KEPT:
+            _good_shapes.add(shape)
+    if "bodies" in envelope and not all(type(digest) is str for digest in envelope["bodies"].values()):
+        raise Corrupt(f"event at {where} has bodies that are no digests")
     try:
         return Event(**cast("dict[str, Any]", envelope), prev_hash=prev_hash, hash=hash)
     except TypeError as wrong:
         raise Corrupt(f"event at {where} lacks a required field") from wrong
+
+
+_SHAPES_KEPT = 1000
+_good_shapes: set[tuple[object, ...]] = set()
+"""Names and types of fields that were found to be right; a handful in any run."""
+
+
+def _check_shape(envelope: Mapping[str, Any], where: str) -> None:
+    unknown = envelope.keys() - _KNOWN
+    if unknown:
+        raise VersionUnknown(f"event at {where} has unknown fields {sorted(unknown)}", reason="unknown_field")
+    misshapen = [name for name, value in envelope.items() if type(value) is not _SHAPES.get(name, str)]
+    if misshapen:
+        raise Corrupt(f"event at {where} has fields of a wrong shape: {sorted(misshapen)}")

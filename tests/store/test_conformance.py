@@ -249,6 +249,28 @@ def test_bodies_are_shared_between_runs_and_go_with_the_last(store: Store) -> No
     assert store.size().bodies == 0
 
 
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2), (1, 2, 0)])
+def test_whoever_goes_first_the_others_keep_what_they_need(store: Store, order: tuple[int, ...]) -> None:
+    long = "the same long text " * 400
+    for run in range(3):
+        author = Author(store, f"r{run}").started()
+        author.tool("read", {"what": run}, {"a": long, "b": [long, run]})
+        author.finished()
+    left = [0, 1, 2]
+    for run in order:
+        assert store.erase(f"r{run}", erased_drafts()) > 0
+        left.remove(run)
+        for other in left:
+            assert load_steps(store.recording(f"r{other}"))[0].output == {"a": long, "b": [long, other]}
+            assert verify(store.recording(f"r{other}")).ok
+        assert store.check() == []
+        assert store.size().orphans == 0
+        assert store.gc() == (0, 0)
+    assert store.size().bodies == 0
+    with pytest.raises(StoreError):
+        store.start("r0", Projector, owner=this_process())
+
+
 def test_an_erased_run_keeps_its_events_and_says_what_is_gone(store: Store) -> None:
     small_run(store, tags=["kept"])
     assert store.erase("run-1", erased_drafts()) > 0

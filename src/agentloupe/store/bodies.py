@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -14,7 +14,7 @@ from agentloupe.errors import Corrupt
 from agentloupe.pack import Body, needs
 from agentloupe.store.database import Connection
 
-__all__ = ["Prepared", "link", "prepare", "put", "read", "remove_orphans"]
+__all__ = ["ORPHAN", "Prepared", "prepare", "put", "read", "remove_orphans", "remove_run"]
 
 _RAW, _ZSTD = 0, 1
 _LEVEL = 3
@@ -61,38 +61,43 @@ def _prepared(body: Body) -> Prepared:
     return Prepared(body.digest, form, len(body.data), data, body.refs)
 
 
-def put(conn: Connection, bodies: Sequence[Prepared]) -> None:
-    """Stores bodies; those that are there already stay as they are."""
-    conn.executemany(
-        "INSERT INTO bodies(digest, form, size, data) VALUES (?, ?, ?, ?) ON CONFLICT(digest) DO NOTHING",
-        [(bytes.fromhex(b.digest), b.form, b.size, b.data) for b in bodies],
-    )
-
-
-def link(
-    conn: Connection, rid: int, digests: Collection[str], known: set[str], refs: Mapping[str, Sequence[str]]
+def put(
+    conn: Connection, rid: int, bodies: Sequence[Prepared], digests: Collection[str] = (), known: Collection[str] = ()
 ) -> set[str]:
-    """Notes that a run needs these bodies, and whatever they need. Returns the digests that are linked now.
+    """Stores bodies of a run, and notes that it needs them, all bodies of `digests`, and whatever those need.
 
-    What the run is known to need already is not looked at again, so the work grows with what is new. `refs` saves
-    reading bodies that are at hand. Bodies that are not there (deleted ones, of a copied prefix) are passed over.
+    Bodies that are there already stay as they are; those that are not there (deleted ones, of a copied prefix) are passed
+    over. What is `known` to be needed is not looked at again, so the work grows with what is new. Returns the digests that
+    are noted now.
     """
-    at_hand = [d for d in digests if d in refs and d not in known]
-    conn.executemany(_LINK, [(rid, bytes.fromhex(d)) for d in at_hand])
-    linked = set(at_hand)
-    todo = [d for d in digests if d not in refs]
-    todo.extend(ref for d in at_hand for ref in refs[d])
+    new = [b for b in bodies if b.digest not in known]
+    stored = _executed(conn, _PUT, [(rid, bytes.fromhex(b.digest), b.form, b.size, b.data) for b in new])
+    mine = [(rid, bytes.fromhex(b.digest)) for b in new]
+    _executed(conn, _LINK, mine)
+    if stored < len(new):
+        _executed(conn, _SHARE, mine)
+    linked = {b.digest for b in new}
+    todo = [*digests, *(ref for b in new for ref in b.refs)]
     while todo:
         digest = todo.pop()
         if digest in linked or digest in known:
             continue
         linked.add(digest)
         if conn.execute(_LINK, (rid, _key(digest))).rowcount:
+            conn.execute(_SHARE, (rid, _key(digest)))
             todo.extend(_needs(conn, digest))
     return linked
 
 
+_PUT = "INSERT INTO bodies(rid, digest, form, size, data) VALUES (?, ?, ?, ?, ?) ON CONFLICT(digest) DO NOTHING"
 _LINK = "INSERT INTO run_bodies(rid, bid) SELECT ?, bid FROM bodies WHERE digest = ? ON CONFLICT DO NOTHING"
+_SHARE = """INSERT INTO body_runs(bid, rid) SELECT bid, ?1 FROM bodies WHERE digest = ?2 AND rid <> ?1
+    ON CONFLICT DO NOTHING"""
+
+
+def _executed(conn: Connection, sql: str, rows: Sequence[tuple[object, ...]]) -> int:
+    """Runs a statement for each row; how many rows of the database changed."""
+    return conn.executemany(sql, rows).rowcount if rows else 0
 
 
 def _key(digest: str) -> bytes:
@@ -153,12 +158,36 @@ def _corrupt(digest: str, where: str) -> Corrupt:
     )
 
 
-def remove_orphans(conn: Connection, among: Mapping[int, int] | None = None) -> tuple[int, int]:
-    """Removes bodies that no run needs, of all or of these; returns how many, and their stored bytes."""
-    if among is None:
-        rows = conn.execute(
-            "SELECT bid, length(data) FROM bodies b WHERE NOT EXISTS (SELECT 1 FROM run_bodies r WHERE r.bid = b.bid)"
-        ).fetchall()
-        among = dict(rows)
-    conn.executemany("DELETE FROM bodies WHERE bid = ?", [(bid,) for bid in among])
-    return len(among), sum(among.values())
+def remove_run(conn: Connection, rid: int) -> int:
+    """Removes the bodies that only this run needs; the others go over to a run that needs them. Returns how many went."""
+    alone = conn.execute(
+        "SELECT b.bid, length(b.data) FROM run_bodies m JOIN bodies b ON b.bid = m.bid WHERE m.rid = ?1 AND b.rid = ?1"
+        " AND NOT EXISTS (SELECT 1 FROM body_runs o WHERE o.bid = b.bid)",
+        (rid,),
+    ).fetchall()
+    conn.execute(
+        "UPDATE bodies SET rid = (SELECT min(o.rid) FROM body_runs o WHERE o.bid = bodies.bid) WHERE rid = ?1"
+        " AND bid IN (SELECT m.bid FROM run_bodies m JOIN body_runs o ON o.bid = m.bid WHERE m.rid = ?1)",
+        (rid,),
+    )
+    conn.execute(
+        "DELETE FROM body_runs WHERE bid IN (SELECT bid FROM run_bodies WHERE rid = ?1)"
+        " AND (rid = ?1 OR rid = (SELECT b.rid FROM bodies b WHERE b.bid = body_runs.bid))",
+        (rid,),
+    )
+    conn.execute("DELETE FROM run_bodies WHERE rid = ?", (rid,))
+    return _removed(conn, alone)[0]
+
+
+def remove_orphans(conn: Connection) -> tuple[int, int]:
+    """Removes bodies that no run needs; returns how many, and their stored bytes."""
+    return _removed(conn, conn.execute(f"SELECT bid, length(data) FROM bodies WHERE {ORPHAN}").fetchall())  # noqa: S608  # ours
+
+
+ORPHAN = "bid NOT IN (SELECT bid FROM run_bodies)"
+"""SQL: a body that no run needs."""
+
+
+def _removed(conn: Connection, bodies: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    conn.executemany("DELETE FROM bodies WHERE bid = ?", [(bid,) for bid, _ in bodies])
+    return len(bodies), sum(stored for _, stored in bodies)

@@ -58,9 +58,11 @@ TABLES = (
     "CREATE INDEX facets_of_run ON facets(rid)",
     # key = row of the run << 32 | idx
     "CREATE TABLE steps(key INTEGER PRIMARY KEY, row BLOB NOT NULL)",
-    # form: 0 as it is, 1 zstd. digest and size are of the bytes before compression.
+    # form: 0 as it is, 1 zstd. digest and size are of the bytes before compression. rid: the run that has it first;
+    # others stand in body_runs, so that a body of one run, the common case, costs no row there.
     """CREATE TABLE bodies(
         bid INTEGER PRIMARY KEY,
+        rid INTEGER NOT NULL,
         digest BLOB NOT NULL UNIQUE,
         form INTEGER NOT NULL,
         size INTEGER NOT NULL,
@@ -73,7 +75,11 @@ TABLES = (
         bid INTEGER NOT NULL,
         PRIMARY KEY(rid, bid)
     ) WITHOUT ROWID""",
-    "CREATE INDEX runs_of_body ON run_bodies(bid)",
+    """CREATE TABLE body_runs(
+        bid INTEGER NOT NULL,
+        rid INTEGER NOT NULL,
+        PRIMARY KEY(bid, rid)
+    ) WITHOUT ROWID""",
     "CREATE TABLE meta(name TEXT PRIMARY KEY, value) WITHOUT ROWID",
 )
 

@@ -80,9 +80,8 @@ def _take_bodies(conn: Connection, rid: int, events: Iterable[Event], get: GetBo
             continue
         seen.update(some)
         found = [Body(digest, data, needs(data)) for digest, data in get(some).items()]
-        body_rows.put(conn, body_rows.prepare(found, frozenset()))
-        refs = {body.digest: () for body in found}
-        body_rows.link(conn, rid, refs, set(), refs)
+        prepared = body_rows.prepare(found, frozenset())
+        body_rows.put(conn, rid, [replace(body, refs=()) for body in prepared])
         todo.extend(ref for body in found for ref in body.refs if ref not in seen)
 
 
@@ -184,13 +183,7 @@ def erase(conn: Connection, rid: int, run_id: str, head: Head, drafts: Sequence[
             "INSERT INTO facets(kind, value, started_at, rid) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
             [(int(kind), value, run.started_at, rid) for kind, value in facets_of_run(run)],
         )
-    alone = conn.execute(
-        "SELECT b.bid, length(b.data) FROM run_bodies m JOIN bodies b ON b.bid = m.bid WHERE m.rid = ?"
-        " AND NOT EXISTS (SELECT 1 FROM run_bodies o WHERE o.bid = m.bid AND o.rid <> m.rid)",
-        (rid,),
-    ).fetchall()
-    conn.execute("DELETE FROM run_bodies WHERE rid = ?", (rid,))
-    return body_rows.remove_orphans(conn, dict(alone))[0]
+    return body_rows.remove_run(conn, rid)
 
 
 def remove_empty_runs(conn: Connection, gone: Callable[[str, int, str], bool]) -> None:
@@ -198,7 +191,7 @@ def remove_empty_runs(conn: Connection, gone: Callable[[str, int, str], bool]) -
     rows = conn.execute("SELECT rid, owner_host, owner_pid, owner_started FROM runs WHERE last_sequence = 0").fetchall()
     for rid, host, pid, started in rows:
         if pid is None or gone(host or "", pid, started or ""):
-            conn.execute("DELETE FROM run_bodies WHERE rid = ?", (rid,))
+            body_rows.remove_run(conn, rid)
             conn.execute("DELETE FROM runs WHERE rid = ?", (rid,))
 
 
@@ -249,7 +242,7 @@ def size(db: Database, url: str) -> Size:
             "SELECT count(*), coalesce(sum(length(data)), 0), coalesce(sum(size), 0) FROM bodies"
         ).fetchone()
         orphans = conn.execute(
-            "SELECT count(*) FROM bodies b WHERE NOT EXISTS (SELECT 1 FROM run_bodies r WHERE r.bid = b.bid)"
+            f"SELECT count(*) FROM bodies WHERE {body_rows.ORPHAN}"  # noqa: S608  # ours
         ).fetchone()[0]
     return Size(
         url=url,

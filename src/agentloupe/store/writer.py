@@ -190,14 +190,8 @@ class SqliteWriter:
             conn.execute("UPDATE runs SET started_at = ? WHERE rid = ?", (row.started_at, self._rid))
 
     def _put_bodies(self, conn: Connection, drafts: Sequence[Draft], bodies: Sequence[Prepared]) -> set[str]:
-        if bodies:
-            body_rows.put(conn, bodies)
-        refs = {body.digest: body.refs for body in bodies}
-        digests = set(refs)
-        for draft in drafts:
-            digests.update(draft.digests())
-        digests -= self._linked
-        return body_rows.link(conn, self._rid, digests, self._linked, refs) if digests else digests
+        digests = {digest for draft in drafts for digest in draft.digests()} - self._linked
+        return body_rows.put(conn, self._rid, bodies, digests, self._linked) if bodies or digests else digests
 
     def _give_up(self) -> None:
         with self._db.transaction() as conn:
