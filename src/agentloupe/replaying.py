@@ -37,8 +37,9 @@ from agentloupe.recording import Recording
 from agentloupe.replayer import NOT_OBSERVED, Reached, Replayer, Settings
 from agentloupe.replaysession import ReplayOpener
 from agentloupe.report import LEVELS, Divergence, Level, ReplayReport
-from agentloupe.seal import check_chain
+from agentloupe.seal import Fault
 from agentloupe.tape import Tape, read_tape
+from agentloupe.verify import verify
 
 __all__ = [
     "Agent",
@@ -160,22 +161,22 @@ def open_tape(recording: Recording, wishes: Wishes | None = None) -> Tape | Repl
 
         raise UsageError(f"unknown level {wishes.level!r}", hint=f"one of {', '.join(LEVELS)}")
     try:
-        fault = check_chain(
-            ((e.sequence, e.envelope(e.run_id, e.sequence), e.prev_hash, e.hash) for e in recording.events),
-            run_id=recording.run_id,
-        )
-        if fault is not None:
-            found = Divergence(
-                kind="corrupt",
-                sequence=fault.sequence,
-                message=f"{fault.reason}: expected {fault.expected[:16]}, found {fault.actual[:16]}",
-                reason=fault.reason,
-            )
-            return _not_whole(recording, wishes, found)
-        tape = read_tape(recording)
-        return _checked(tape, wishes)
+        fault = verify(recording, bodies=False).fault
+        return _checked(read_tape(recording), wishes) if fault is None else _faulty(recording, wishes, fault)
     except (Damaged, VersionUnknown) as wrong:
         return unreadable(recording.run_id, wrong, wishes, events=len(recording.events))
+
+
+def _faulty(recording: Recording, wishes: Wishes, fault: Fault) -> ReplayReport:
+    """A chain that does not hold; a cut tail is told apart."""
+    cut = fault.reason in ("end", "empty")
+    found = Divergence(
+        kind="truncated" if cut else "corrupt",
+        sequence=fault.sequence + 1 if cut else fault.sequence,
+        message=f"{fault.reason}: expected {fault.expected[:16]}, found {fault.actual[:16]}",
+        reason="truncated" if fault.reason == "end" else fault.reason,
+    )
+    return _not_whole(recording, wishes, found)
 
 
 def _checked(tape: Tape, wishes: Wishes) -> Tape | ReplayReport:

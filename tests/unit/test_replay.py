@@ -397,7 +397,7 @@ def test_a_run_without_a_failure_has_nothing_to_reach() -> None:
 
 def test_an_interrupted_run_that_ends_in_a_failure_can_be_entered(failing: Program) -> None:
     recording = failing.recorded()
-    cut = replace(recording, events=recording.events[:-1])
+    cut = replace(recording, events=recording.events[:-1], head=None)
     assert failing.replayed(cut).reason == "truncated"
     assert failing.replayed(cut, until_failure=True).verdict == "reached"
 
