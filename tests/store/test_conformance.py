@@ -419,7 +419,7 @@ def test_a_closed_store_says_so(store: Store) -> None:
         author.clock("commit")
 
 
-@settings(max_examples=15)
+@settings(max_examples=10)
 @given(plan=st.lists(st.tuples(st.sampled_from(["model", "tool", "write", "clock"]), st.booleans()), max_size=12))
 def test_any_program_is_whole_and_seen_alike_by_both(
     plan: list[tuple[str, bool]], tmp_path_factory: pytest.TempPathFactory

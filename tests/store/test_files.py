@@ -36,9 +36,15 @@ def made(path: Path) -> Path:
     return path
 
 
+@pytest.fixture(scope="module")
+def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store that tests copy."""
+    return made(tmp_path_factory.mktemp("pristine") / "loupe.db")
+
+
 @pytest.fixture
-def db(tmp_path: Path) -> Path:
-    return made(tmp_path / "loupe.db")
+def db(pristine: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copy(pristine, tmp_path / "loupe.db"))
 
 
 def changed(stored: bytes, old: str, new: str) -> bytes:
@@ -205,12 +211,6 @@ def is_damaged(store: SqliteStore, run: str) -> bool:
         return not verify(store.recording(run)).ok
     except Corrupt as error:
         return run in str(error)
-
-
-@pytest.fixture(scope="module")
-def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store that tests copy."""
-    return made(tmp_path_factory.mktemp("pristine") / "loupe.db")
 
 
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
