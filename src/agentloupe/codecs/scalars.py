@@ -221,7 +221,7 @@ def add_codecs() -> None:
     add_exact(decimal.Decimal, "$decimal", lambda value, _: str(value), lambda wire, _: decimal.Decimal(_text(wire)))
     add_exact(fractions.Fraction, "$fraction", lambda v, _: [v.numerator, v.denominator], _read_fraction)
     add_codec(Codec("$uuid", _is_uuid, lambda value, _: str(value), _read_uuid))
-    add_exact(tuple, "$tuple", _write_items, lambda wire, value: tuple(items(wire, value)))
+    add_reader("$tuple", lambda wire, value: tuple(items(wire, value)))
     add_exact(set, "$set", _write_set, lambda wire, value: set(items(wire, value)))
     add_exact(frozenset, "$frozenset", _write_set, lambda wire, value: frozenset(items(wire, value)))
     add_exact(collections.deque, "$deque", lambda v, inner: [_write_items(v, inner), v.maxlen], _read_deque)

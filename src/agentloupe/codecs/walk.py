@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import isfinite, isnan
 from typing import Any, NamedTuple, cast
@@ -15,7 +15,7 @@ from agentloupe.errors import LoupeError, NotRebuildable
 __all__ = ["DEPTH", "Codec", "Decoder", "Encoder", "Inner", "Lost", "Path", "Value", "add_codec", "add_exact"]
 
 DEPTH = 200
-"""Levels of a value that are recorded; what lies deeper is unrecordable."""
+"""Levels of a value that are recorded; what lies deeper is unrecordable (objects earlier, when the stack ends first)."""
 
 Path = tuple["Path", object] | None
 """Where a value stands: (place of what holds it, key or index)."""
@@ -151,6 +151,8 @@ class Encoder:
                 return self._dict(cast("dict[object, object]", value), path, depth + 1)
             if kind is list:
                 return self._list(cast("list[object]", value), path, depth + 1)
+            if kind is tuple:  # here and not with the others: they nest, and every frame counts
+                return {"$tuple": self._list(cast("tuple[object, ...]", value), path, depth + 1)}
             return self._other(value, path, depth + 1)
         finally:
             self._open.discard(id(value))
@@ -178,7 +180,7 @@ class Encoder:
         ]
         return {"$dict": pairs}
 
-    def _list(self, value: list[object], path: Path, depth: int) -> Json:
+    def _list(self, value: Sequence[object], path: Path, depth: int) -> Json:
         made: list[Json] = []
         for i, item in enumerate(value):
             kind = type(item)
@@ -228,6 +230,8 @@ class Decoder:
         """A value from JSON. Raises `NotRebuildable`."""
         if type(wire) is dict:
             tag = tag_of(wire) if len(wire) == 1 else None
+            if tag == "$tuple" and type(inside := wire[tag]) is list:
+                return tuple([v if type(v) in _LEAVES else self.value(v) for v in inside])
             if tag is not None:
                 return self._tagged(tag, wire[tag])
             return {k: v if type(v) in _LEAVES else self.value(v) for k, v in wire.items()}
