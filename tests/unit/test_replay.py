@@ -476,3 +476,44 @@ def test_nothing_is_written_by_a_replay(workdir: Path) -> None:
     assert [(r.id, r.events, r.head) for r in store.runs()] == before
     assert store.recording(recording.run_id).events == recording.events
     store.close()
+
+
+# --- forks ------------------------------------------------------------------------------------------------------------
+
+
+def _model(messages: list[Any]) -> Any:
+    from agentloupe.call import Call
+
+    def answer(body: Any) -> Any:
+        REAL.append("model")
+        text = f"{body['messages'][0]['content']} {len(body['messages'])}"
+        return {"choices": [{"message": {"role": "assistant", "content": text}}]}
+
+    body: Any = {"model": "m", "messages": messages}
+    call = Call(kind="llm", name="chat m", input=body, encode=lambda v: v, decode=lambda v: v, resend=answer)  # type: ignore[arg-type,return-value]
+    return ambient.call(call, lambda: answer(body))["choices"][0]["message"]
+
+
+@loupe.agent
+def talker(question: str, rounds: int) -> str:
+    history: list[Any] = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": question}]
+    for _ in range(rounds):
+        history = [*history, _model(history)]
+        history = [*history, {"role": "user", "content": look("x")}]
+    return str(history[-2]["content"])
+
+
+def test_a_fork_of_own_code_is_replayed_with_its_recorded_overrides() -> None:
+    from agentloupe.forking import fork
+
+    store = MemoryStore()
+    parent = record_in(store, talker, "hi", 3)
+    fork(parent.run_id, talker, from_step=3, store=store, system_prompt="Be long.")
+    child = next(run for run in store.runs() if run.parent_run_id == parent.run_id)
+    result: Any = store.recording(child.id).body(store.recording(child.id).events[-1].output_digest)
+    assert result == {"result": "Be long. 6"}
+    REAL.clear()
+    report = replay(child.id, talker, store=store)
+    assert report.verdict == "pass", report.text()
+    assert replay(parent.run_id, talker, store=store).verdict == "pass"
+    assert REAL == []
