@@ -60,6 +60,7 @@ VALUES = json_values(max_leaves=8) | json_values(LONG | st.none() | st.integers(
 @given(st.lists(VALUES, max_size=4), st.booleans())
 @example([{"$ref": "a" * 64}, {"$esc": {"$ref": 1}}, {"$list": {"base": None}}], False)
 @example([{"a": {"$ref": "x" * 3000}}, {"$esc": {"$esc": ["y" * 3000, {"$ref": "f" * 64}]}}], False)
+@example([{"$list": {"base": "f" * 64, "near": [], "parts": []}, "b": 1}, [{"$ref": "f" * 64, "title": "x"}]], False)
 @example([{"messages": ["x" * 600, {"$ref": "f" * 64}, {"$list": 1}], "$ref": 1}], True)
 def test_any_value_comes_back(values, shared) -> None:
     shelf, packer = Shelf(), Packer()
