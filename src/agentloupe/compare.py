@@ -11,10 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
-from typing import Literal, cast, get_args
+from typing import Literal, get_args
 
 from agentloupe.align import Item, align
 from agentloupe.canonical import Json, canonical
+from agentloupe.news import same_value, text_of, without_ids
 from agentloupe.run import Run
 from agentloupe.step import Step
 
@@ -44,7 +45,7 @@ def _loaded(steps: Sequence[Step]) -> Mapping[int, Json]:
     return {step.idx: step.output if step.error is None else step.error for step in steps if step.loaded}
 
 
-def _unknown(_: Step) -> str | None:
+def _unknown(_: Step) -> object:
     return None
 
 
@@ -63,7 +64,7 @@ class Side:
 
     run: Run
     steps: Sequence[Step]
-    news: Callable[[Step], str | None] = _unknown
+    news: Callable[[Step], object] = _unknown
     outputs: Outputs = _loaded
     answer: Json = None
 
@@ -182,23 +183,28 @@ class _Look:
 
     def __init__(self, left: Side, right: Side) -> None:
         self.sides = (left, right)
-        self.keys: tuple[dict[int, bytes], dict[int, bytes]] = ({}, {})
+        self.values: tuple[dict[int, Json], dict[int, Json]] = ({}, {})
         models = [{step.output_digest for step in side.steps if step.kind == "llm"} for side in self.sides]
         for at, side in enumerate(self.sides):
             elsewhere = models[1 - at]
             self._load(at, [s for s in side.steps if s.kind == "llm" and s.output_digest not in elsewhere])
 
     def _load(self, at: int, steps: Sequence[Step]) -> None:
-        """Takes outputs as canonical values; a model's message without the ids that every call gets anew."""
-        wanted = [step for step in steps if step.idx not in self.keys[at] and step.output_digest is not None]
-        if wanted:
-            found = self.sides[at].outputs(wanted)
-            self.keys[at].update({idx: canonical(_without_ids(output)) for idx, output in found.items()})
+        """Takes outputs; of a model the message without the ids that every call gets anew."""
+        wanted = [step for step in steps if step.idx not in self.values[at] and step.output_digest is not None]
+        if not wanted:
+            return
+        found = self.sides[at].outputs(wanted)
+        for step in wanted:
+            if step.idx in found:
+                value = found[step.idx]
+                self.values[at][step.idx] = without_ids(value) if step.kind == "llm" else value
 
     def item(self, at: int, step: Step) -> Item:
         """What alignment knows of a step."""
         if step.kind == "llm":
-            answer = self.keys[at].get(step.idx, step.output_digest)
+            values = self.values[at]
+            answer = text_of(values[step.idx]) if step.idx in values else step.output_digest
             return Item("llm", ("llm", answer, step.error_class), flexible=True)
         family = (step.kind, step.name)
         return Item(family, (*family, step.input_key))
@@ -211,8 +217,8 @@ class _Look:
 
     def outputs_alike(self, left: Step, right: Step) -> bool:
         """Whether two outputs whose digests differ are equal as values."""
-        mine, theirs = self.keys[0].get(left.idx), self.keys[1].get(right.idx)
-        return mine is not None and mine == theirs
+        mine, theirs = self.values
+        return left.idx in mine and right.idx in theirs and same_value(mine[left.idx], theirs[right.idx])
 
 
 def _row(left: Step | None, right: Step | None, look: _Look) -> Row:
@@ -260,14 +266,6 @@ def _outputs_differ(left: Step, right: Step, look: _Look, notes: list[str]) -> b
     if left.kind != "llm":  # a model's response has ids and times of its own
         notes.append("output: equal values, different spelling")
     return False
-
-
-def _without_ids(message: Json) -> Json:
-    if not isinstance(message, dict) or not isinstance(message.get("tool_calls"), list):
-        return message
-    calls = cast("list[Json]", message["tool_calls"])
-    bare = [{k: v for k, v in call.items() if k != "id"} if isinstance(call, dict) else call for call in calls]
-    return {**message, "tool_calls": cast("Json", bare)}
 
 
 def _figures(side: Side) -> dict[str, Decimal | float | int | None]:

@@ -18,9 +18,10 @@ from typing import Any, cast
 
 from agentloupe.canonical import Json
 from agentloupe.errors import ConfigError
+from agentloupe.run import Run
 from agentloupe.step import Step, Trace
 
-__all__ = ["PriceTable", "Prices", "Tokens", "price_trace", "tokens_of", "total"]
+__all__ = ["PriceTable", "Prices", "Tokens", "price_run", "price_trace", "tokens_of", "total"]
 
 _PER = {"1M tokens": Decimal(1_000_000), "1K tokens": Decimal(1_000), "1 token": Decimal(1)}
 _DATE = re.compile(r"[-@](20\d\d)-?(0[1-9]|1[0-2])-?(0[1-9]|[12]\d|3[01])$")
@@ -299,10 +300,19 @@ def price_trace(trace: Trace, table: PriceTable) -> Trace:
     A copied prefix cost what it cost in the parent and nothing new; an answer from a cassette cost nothing.
     """
     steps = tuple(replace(step, cost=_step_cost(step, table)) if step.kind == "llm" else step for step in trace.steps)
-    counted = [step for step in steps if step.kind == "llm" and not _never_billed(step)]
-    whole, complete = total(step.cost for step in counted)
-    new, _ = total(step.cost for step in counted if step.source != "recorded")
-    return Trace(replace(trace.run, cost=whole, new_cost=new, cost_complete=complete), steps)
+    return Trace(_with_costs(trace.run, ((step, step.cost) for step in steps if step.kind == "llm")), steps)
+
+
+def price_run(run: Run, steps: Iterable[Step], table: PriceTable) -> Run:
+    """The run with its costs, as `price_trace` gives it, without making its steps anew."""
+    return _with_costs(run, ((step, _step_cost(step, table)) for step in steps if step.kind == "llm"))
+
+
+def _with_costs(run: Run, priced: Iterable[tuple[Step, Decimal | None]]) -> Run:
+    counted = [(step, cost) for step, cost in priced if not _never_billed(step)]
+    whole, complete = total(cost for _, cost in counted)
+    new, _ = total(cost for step, cost in counted if step.source != "recorded")
+    return replace(run, cost=whole, new_cost=new, cost_complete=complete)
 
 
 def _step_cost(step: Step, table: PriceTable) -> Decimal | None:

@@ -8,7 +8,7 @@ exactly when they end at one node, however they were packed. New in a request is
   continues none (an edited history, a window), the items that the request before it does not have;
 - every other member (tools, model, temperature ...) that is not the same as in the request before it.
 
-Items are compared by canonical form; one that is stored apart (longer than `pack.APART`) by its exact text.
+Items are compared by canonical form without the ids that every call gets anew; one that is stored apart (longer than `pack.APART`) by its exact text.
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import cast
 
-from agentloupe.canonical import SHARED_LISTS, Json, canonical, digest_parts, loads
+import orjson
+
+from agentloupe.canonical import SHARED_LISTS, Json, canonical, dumps, loads
 from agentloupe.recording import GetBodies
 from agentloupe.step import Step
 
-__all__ = ["News"]
+__all__ = ["Fresh", "News", "same_value", "text_of", "without_ids"]
 
 GROWING = ("messages", "input", "contents")
 """Lists that a conversation is appended to."""
@@ -32,21 +34,22 @@ _AT_ONCE = 2000
 class _Node:
     """The end of a list: its last item, and the list without it."""
 
-    __slots__ = ("asked", "before", "depth", "following", "item", "text")
+    __slots__ = ("asked", "before", "depth", "following", "item", "text", "value")
 
-    def __init__(self, before: _Node | None, item: bytes) -> None:
+    def __init__(self, before: _Node | None, item: bytes, value: Json) -> None:
         self.before = before
         self.item = item
+        self.value = value
         self.depth: int = before.depth + 1 if before is not None else 0
         self.following: dict[bytes, _Node] = {}
         self.asked = False  # a request of the run ended here
         self.text: bytes | None = None
 
-    def then(self, item: bytes) -> _Node:
-        """The list with one item more."""
+    def then(self, item: bytes, value: Json) -> _Node:
+        """The list with one item more: its text and its value."""
         node = self.following.get(item)
         if node is None:
-            node = self.following[item] = _Node(self, item)
+            node = self.following[item] = _Node(self, item, value)
         return node
 
     def first(self, count: int) -> _Node:
@@ -65,15 +68,41 @@ class _Node:
             yield node
             node = node.before
 
-    def items(self) -> list[bytes]:
-        """All items in order."""
-        return [node.item for node in self.back()][::-1]
+    def items(self) -> list[_Node]:
+        """The nodes of all items in order."""
+        return [*self.back()][::-1]
+
+    def values(self) -> Json:
+        """The list itself."""
+        return [node.value for node in self.items()]
 
     def whole(self) -> bytes:
         """All items as one text, put together once."""
         if self.text is None:
-            self.text = b"".join(b"%s\n" % item for item in self.items())
+            self.text = b"\n".join(node.item for node in self.items())
         return self.text
+
+
+class Fresh:
+    """What was new in one request. Equal when the same was new."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self, parts: list[tuple[str, Json]]) -> None:
+        self.parts = parts
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Fresh) and same_value(_as_json(self.parts), _as_json(other.parts))
+
+    __hash__ = None  # type: ignore[assignment]  # compared, never looked up
+
+
+def _as_json(parts: list[tuple[str, Json]]) -> Json:
+    return [[name, value] for name, value in parts]
+
+
+def _by_name(part: tuple[str, Json]) -> str:
+    return part[0]
 
 
 class News:
@@ -87,27 +116,27 @@ class News:
     def __init__(self, steps: Sequence[Step], get: GetBodies) -> None:
         self._steps = [step for step in steps if step.kind == "llm" and step.input_digest is not None]
         self._get = get
-        self._root = _Node(None, b"")
+        self._root = _Node(None, b"", None)
         self._nodes: dict[str, _Node] = {}
         self._texts: dict[str, bytes] = {}
-        self._said: dict[int, str | None] | None = None
+        self._said: dict[int, Fresh | None] | None = None
 
-    def __call__(self, step: Step) -> str | None:
-        """Equal for two steps (also of two runs) exactly when the same was new; `None` when it is not known."""
+    def __call__(self, step: Step) -> Fresh | None:
+        """What was new in a step's request; `None` when it is not known."""
         if self._said is None:
             self._said = self._read()
         return self._said.get(step.idx)
 
-    def _read(self) -> dict[int, str | None]:
+    def _read(self) -> dict[int, Fresh | None]:
         requests = self._requests()
         self._fetch_lists(requests.values())
-        said: dict[int, str | None] = {}
+        said: dict[int, Fresh | None] = {}
         before: dict[str, _Node] = {}
         rest: dict[str, bytes] = {}
         for step in self._steps:
             request = requests.get(cast("str", step.input_digest))
             try:
-                said[step.idx] = None if request is None else digest_parts(self._new(request, before, rest))
+                said[step.idx] = None if request is None else self._new(request, before, rest)
             except (KeyError, ValueError, TypeError):
                 said[step.idx] = None  # a body is not there, or is not what a packer writes: verify says so
         self._nodes, self._texts = {}, {}
@@ -173,7 +202,7 @@ class News:
     def _apply(self, parts: list[Json], base: _Node) -> _Node:
         """A list from another one: ranges of that and own items by turns."""
         pairs = cast("list[list[int]]", parts)
-        whole: list[bytes] | None = None
+        whole: list[_Node] | None = None
         node = self._root
         for i in range(0, len(pairs), 2):
             start, stop = pairs[i]
@@ -181,50 +210,87 @@ class News:
                 node = base.first(stop)
             elif stop > start:
                 whole = base.items() if whole is None else whole
-                for item in whole[start:stop]:
-                    node = node.then(item)
+                for at in whole[start:stop]:
+                    node = node.then(at.item, at.value)
             node = self._appended(node, cast("list[Json]", parts[i + 1]))
         return node
 
     @staticmethod
     def _appended(node: _Node, items: list[Json]) -> _Node:
         for item in items:
-            node = node.then(canonical(item))
+            node = node.then(text_of(item), item)
         return node
 
     # --- news
 
-    def _new(self, request: Mapping[str, Json], before: dict[str, _Node], rest: dict[str, bytes]) -> list[bytes]:
-        """What is new in one request, as lines; takes it into account for the next one."""
-        lines: list[bytes] = []
+    def _new(self, request: Mapping[str, Json], before: dict[str, _Node], rest: dict[str, bytes]) -> Fresh:
+        """What is new in one request; takes it into account for the next one."""
+        fresh: list[tuple[str, Json]] = []
         now: dict[str, bytes] = {}
         for name, value in request.items():
             node = self._list(value) if name in SHARED_LISTS else None
             if node is not None and name in GROWING:
-                lines += [b"%s %s\n" % (name.encode(), item) for item in self._added(node, before.get(name))]
+                fresh += [(name, without_ids(item)) for item in self._added(node, before.get(name))]
                 before[name] = node
-            else:
-                now[name] = canonical(value) if node is None else node.whole()
-        changed = [name for name in sorted(now) if rest.get(name) != now[name]]
-        lines += [b"set %s %s\n" % (name.encode("utf-8", "surrogatepass"), now[name]) for name in changed]
-        lines += [b"unset %s\n" % name.encode("utf-8", "surrogatepass") for name in sorted(rest.keys() - now.keys())]
+                continue
+            now[name] = text_of(value) if node is None else node.whole()
+            if rest.get(name) != now[name]:
+                fresh.append((f"set {name}", value if node is None else node.values()))
+        fresh += [(f"unset {name}", None) for name in rest.keys() - now.keys()]
         rest.clear()
         rest.update(now)
-        return lines
+        return Fresh(sorted(fresh, key=_by_name))
 
     @staticmethod
-    def _added(node: _Node, previous: _Node | None) -> list[bytes]:
-        added: list[bytes] = []
+    def _added(node: _Node, previous: _Node | None) -> list[Json]:
+        added: list[Json] = []
         for at in node.back():
             if at.asked:
                 break
-            added.append(at.item)
+            added.append(at.value)
         else:
             if previous is not None:
-                there = Counter(previous.items())
-                added = [item for item in reversed(node.items()) if _is_new(item, there)]
+                there = Counter(at.item for at in previous.back())
+                fresh = [at for at in node.items() if _is_new(at.item, there)]
+                added = [at.value for at in reversed(fresh)]
         node.asked = True
         return added[::-1]
+
+
+def same_value(one: Json, other: Json) -> bool:
+    """Whether two values have one canonical form; quick for what is plainly equal or plainly not."""
+    if one is other:
+        return True
+    if one != other:  # NaN apart, values that Python calls different are different
+        return False
+    return text_of(one) == text_of(other) or canonical(one) == canonical(other)
+
+
+def text_of(value: Json) -> bytes:
+    """A value's text, at the speed of C where that is possible; equal texts are equal values."""
+    try:
+        return orjson.dumps(value)
+    except TypeError:
+        return dumps(value)  # integers beyond 64 bits, lone surrogates
+
+
+_ID_NAMES = frozenset({"id", "tool_call_id", "call_id", "tool_use_id"})
+
+
+def without_ids(item: Json) -> Json:
+    """A message without the ids of calls: its own, its tool calls' and its content parts'."""
+    if not isinstance(item, dict):
+        return item
+    bare = {name: value for name, value in item.items() if name not in _ID_NAMES}
+    for name in ("tool_calls", "content"):
+        inner = bare.get(name)
+        if isinstance(inner, list):
+            bare[name] = [_bare(part) for part in inner]
+    return bare
+
+
+def _bare(part: Json) -> Json:
+    return {k: v for k, v in part.items() if k not in _ID_NAMES} if isinstance(part, dict) else part
 
 
 def _is_new(item: bytes, there: Counter[bytes]) -> bool:

@@ -24,7 +24,7 @@ from agentloupe.recording import Recording
 from agentloupe.run import COUNTED, Counts, Coverage, Engine, Label, Run, RunStatus
 from agentloupe.step import Step, Trace
 
-__all__ = ["ROOT_NAME", "Projector", "load_step", "load_steps", "project", "response_of", "shown_tags"]
+__all__ = ["ROOT_NAME", "Projector", "load_step", "load_steps", "outcome_of", "project", "response_of", "shown_tags"]
 
 ROOT_NAME = "agent.run"
 """Name of the root step of a run that has one."""
@@ -469,6 +469,11 @@ def load_step(recording: Recording, step: Step) -> Step:
 def response_of(step: Step, recording: Recording) -> Json:
     """A model step's whole response body, of which `Step.output` is one message. Raises like `Recording.body`."""
     return recording.body(step.output_digest)
+
+
+def outcome_of(step: Step, came: Json) -> Json:
+    """What `Step.output` shows of a recorded output; of a failed step what `Step.error` says."""
+    return _shown_output(step, came) if step.status in {"ok", "open"} else _shown_error(step, came)
 
 
 def _shown_output(step: Step, came: Json) -> Json:
