@@ -169,7 +169,7 @@ class Shape:
         rule: the rule's name, as it is shown.
         needles: the text is looked at only if one of these occurs in it (in its lower-case form where `fold`).
         pattern: what is removed is its group `s`, or all of it.
-        when: decides about one match; `None` means always.
+        when: decides about one match by its name, group `n`; `None` means always.
         chars: and only if one of these characters occurs in it.
     """
 
@@ -208,12 +208,20 @@ class Shape:
 
     def apply(self, text: str) -> str:
         """The text without what this shape finds."""
-        return self.pattern.sub(self._cut, text)
+        if self.when is None:
+            return self.pattern.sub(lambda match: self._cut(match, self.rule), text)
+        parts: list[str] = []
+        start = at = 0
+        while (match := self.pattern.search(text, at)) is not None:
+            rule = self.when(match)
+            if rule is None:
+                at = match.end("n")  # what it names may hold others: go on behind the name
+                continue
+            parts += (text[start : match.start()], self._cut(match, rule))
+            start = at = match.end()
+        return "".join((*parts, text[start:])) if parts else text
 
-    def _cut(self, match: re.Match[str]) -> str:
-        rule = self.rule if self.when is None else self.when(match)
-        if rule is None:
-            return match[0]
+    def _cut(self, match: re.Match[str], rule: str) -> str:
         if "s" not in match.re.groupindex:
             return mark(rule)
         start, end = match.start("s") - match.start(), match.end("s") - match.start()

@@ -11,7 +11,7 @@ import time
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from agentloupe import codecs, privacy
@@ -280,6 +280,7 @@ def test_it_never_fails_never_changes_its_input_and_is_settled_after_once(value:
 
 
 @given(json_values, st.sampled_from(["password", "apiKey", "Authorization"]), st.integers(0, 3))
+@example(float("inf"), "password", 3)  # `Infinity` is no JSON: found in the text, three levels down
 def test_a_planted_secret_is_found_at_any_depth(value: object, name: str, wraps: int) -> None:
     planted: object = {"inner": value, name: "LOUPE-CANARY-9"}
     for _ in range(wraps):
@@ -313,7 +314,21 @@ def test_deep_values_are_looked_through() -> None:
     assert found.withheld == ()
 
 
-HOSTILE = ("a:", "key=", '\\"key\\":\\"', "://a:", "sk-", "bearer a", "-----BEGIN PRIVATE KEY", '"token":"', "{", "eyJ")
+HOSTILE = (
+    "a:",
+    '"a":"',
+    '\\"a\\":\\"',
+    '\\"a\\": \\\\\\"',
+    "key=",
+    '\\"key\\":\\"',
+    "://a:",
+    "sk-",
+    "bearer a",
+    "-----BEGIN PRIVATE KEY",
+    '"token":"',
+    "{",
+    "eyJ",
+)
 
 
 @pytest.mark.parametrize("piece", HOSTILE)
