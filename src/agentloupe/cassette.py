@@ -55,6 +55,7 @@ class Take:
         failed: the result is an error.
         parse_error: the error is that of malformed arguments.
         error_class: class of the error, where it is known.
+        amended: the result is not the recorded one, an override put it there.
         load: the result: the recorded body (for an error: in the form of `codecs`, or its text).
         arguments: the recorded arguments.
     """
@@ -72,6 +73,7 @@ class Take:
     arguments: Callable[[], Json]
     parse_error: bool = False
     error_class: str | None = None
+    amended: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +181,7 @@ class Cassette:
             for queue in self._queues.values():
                 for i, take in enumerate(queue):
                     if take.idx == idx and take.run_id == run:
-                        queue[i] = replace(take, failed=False, load=lambda: result)
+                        queue[i] = replace(take, failed=False, error_class=None, amended=True, load=lambda: result)
                         found = True
         return found
 

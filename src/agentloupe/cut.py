@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from agentloupe.ambient import new_event_id
 from agentloupe.call import NO_ATTRS
@@ -146,7 +146,9 @@ def _cut(tape: Tape, step: int, call: RecordedCall, request: dict[str, Json], fi
 # --- copying ----------------------------------------------------------------------------------------------------------
 
 
-def copy_prefix(cut: Cut, *, trace_id: str, root_span: str, end_agents: bool) -> Prefix:
+def copy_prefix(
+    cut: Cut, *, trace_id: str, root_span: str, end_agents: bool, amended: Mapping[str, str] | None = None
+) -> Prefix:
     """The kept events as drafts of a new run: new event ids, original times, `copied_hash`, source `recorded`.
 
     Calls that are open at the cut keep their recorded outcome.
@@ -157,6 +159,7 @@ def copy_prefix(cut: Cut, *, trace_id: str, root_span: str, end_agents: bool) ->
         root_span: span of the new run itself.
         end_agents: also nested agents that are open at the cut keep their recorded end. (The code that runs again ends
             them itself.)
+        amended: call id -> digest of another result, which an override gives to a kept tool call.
     """
     kept = cut.kept()
     chosen = _chosen(cut, kept, end_agents)
@@ -164,6 +167,8 @@ def copy_prefix(cut: Cut, *, trace_id: str, root_span: str, end_agents: bool) ->
     numbers[cut.tape.started.sequence] = 1
     spans = {cut.tape.started.span_id: root_span}
     drafts = tuple(_copy(cut, event, numbers, spans, trace_id) for event in chosen)
+    if amended:
+        drafts = tuple(_amended(draft, amended) for draft in drafts)
     return Prefix(
         drafts=drafts,
         calls=len(kept),
@@ -204,3 +209,13 @@ def _copy(cut: Cut, event: Event, numbers: Mapping[int, int], spans: Mapping[str
         "attrs": attrs or NO_ATTRS,
     }
     return Draft(**fields)
+
+
+def _amended(draft: Draft, amended: Mapping[str, str]) -> Draft:
+    """The end of a kept tool call with the result that an override gives it: nobody's recording any more."""
+    result = amended.get(draft.call_id or "")
+    if result is None or draft.type not in ("tool.finished", "tool.failed"):
+        return draft
+    kept = {name: value for name, value in draft.attrs.items() if name not in ("error_class", "parse_error", "origin")}
+    attrs: dict[str, Json] = {**kept, "amended": True, "copied_source": "stub"}
+    return replace(draft, type="tool.finished", output_digest=result, attrs=attrs)

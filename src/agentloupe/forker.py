@@ -17,7 +17,7 @@ from typing import cast
 from agentloupe import ambient, codecs
 from agentloupe.ambient import HasPlace, Lane, Place
 from agentloupe.call import Attrs, Call, Outcome, OutcomeStatus, Source
-from agentloupe.canonical import Json, key_of
+from agentloupe.canonical import Json, digest, key_of
 from agentloupe.cassette import Cassette, Nearest, Played, error_text, miss_text
 from agentloupe.cut import Cut, Prefix, copy_prefix
 from agentloupe.edits import Edit, Op, apply_edits, parse_path, value_at
@@ -25,6 +25,7 @@ from agentloupe.errors import CassetteMiss, ForkRefused, LimitReached, LoupeErro
 from agentloupe.event import Draft
 from agentloupe.loop import Limits, Price, Spend, ToolFailed
 from agentloupe.overrides import NO_OVERRIDES, Form, Overrides, compile_overrides
+from agentloupe.pack import Body
 from agentloupe.policy import Policy, Question, ToolRule, check_live, find_sandbox
 from agentloupe.ports import Boundary, Opening, Perform, RunWriter, Serve
 from agentloupe.privacy import Rules, scrub
@@ -58,6 +59,7 @@ class ForkPlan:
         name, tags: of the run; `facts` and `bodies` of its `run.started` beside what is told by the plan itself.
         code_changed: before N the inputs of anything but tools may differ; they are counted.
         written: changes that are recorded, where the loop's first request already holds them.
+        results: results that kept tool steps shall have had, by call id.
         inherited: changes that the parent and its ancestors made; own code makes its requests without them.
     """
 
@@ -80,6 +82,7 @@ class ForkPlan:
     code_changed: bool = False
     written: Sequence[Mapping[str, Json]] = ()
     inherited: Sequence[Mapping[str, Json]] = ()
+    results: Mapping[str, Json] = field(default_factory=dict[str, Json])
 
 
 # --- before N ---------------------------------------------------------------------------------------------------------
@@ -102,13 +105,17 @@ class _Before(Replayer):
         self.cut = cut
         self.code_changed = plan.code_changed
         self.kept = 0
+        self._results = plan.results
+        # After a changed result, what the program says to its model may differ.
+        changed = [call.first_seq for call in cut.tape.calls if call.call_id in plan.results]
+        self._amended_from = min(changed, default=cut.sequence)
         self._edits = [(parse_path(str(c["path"])), cast("Op", c["op"]), c.get("value")) for c in plan.inherited]
 
     def _agree(self, recorded: RecordedCall, call: Call, key: str) -> bool:
         if super()._agree(recorded, call, key):
             return True
         same = recorded.kind == call.kind and recorded.name == call.name and recorded.kind != "tool"
-        if self.code_changed and same:
+        if (self.code_changed or recorded.first_seq > self._amended_from) and same:
             self.kept += recorded is not self.cut.call
             return True
         return False
@@ -116,6 +123,8 @@ class _Before(Replayer):
     def _answer(self, call: Call, where: Place, recorded: RecordedCall) -> Serve | Perform:
         if recorded is self.cut.call:
             raise _AtCut(where)
+        if recorded.call_id in self._results:
+            return Serve(call.decode(self._results[recorded.call_id]))
         answer = super()._answer(call, where, recorded)
         token = answer.token if isinstance(answer, Perform) else None
         if isinstance(token, HasPlace) and recorded.span_id is not None:
@@ -167,10 +176,10 @@ class _Pen(Recorder):
         super().__init__(writer, scribe, rules=plan.rules, scope=plan.run_id)
         self._spend = spend
 
-    def copied(self, drafts: Sequence[Draft]) -> None:
+    def copied(self, drafts: Sequence[Draft], bodies: Sequence[Body]) -> None:
         """Stores the kept prefix."""
         with self._lock:
-            self._book.append(Entry(tuple(drafts), (), "commit"))
+            self._book.append(Entry(tuple(drafts), tuple(bodies), "commit"))
 
     def perform_at(self, call: Call, where: Place) -> Perform:
         """Like `decide`, for a call whose place is known already."""
@@ -254,16 +263,24 @@ class Forker:
         plan = self.plan
         scribe = Scribe(trace_id=ambient.new_trace_id(), root_span=ambient.new_span_id())
         own = plan.engine == "own"
-        self.prefix = copy_prefix(plan.cut, trace_id=scribe.trace_id, root_span=scribe.root_span, end_agents=not own)
+        packed = {call_id: scribe.packer.pack(result) for call_id, result in plan.results.items()}
+        self.prefix = copy_prefix(
+            plan.cut,
+            trace_id=scribe.trace_id,
+            root_span=scribe.root_span,
+            end_agents=not own,
+            amended={call_id: found.digest for call_id, found in packed.items()},
+        )
         self._pen = _Pen(plan.open(), scribe, plan, self.spend if self._own_limits else None)
         self._pen.start(self._started(opening))
         if self.prefix.drafts:
-            self._pen.copied(self.prefix.drafts)
+            self._pen.copied(self.prefix.drafts, [body for found in packed.values() for body in found.bodies])
 
     def _started(self, opening: Opening) -> Started:
         plan, cut = self.plan, self.plan.cut
         changes = [*plan.written, *(edit.as_json() for edit in self.edits)]
         paths: list[Json] = [change["path"] for change in changes]
+        paths += [f"tool_results.{idx}" for idx in plan.overrides.tool_results]
         facts: dict[str, Json] = {
             "root": bool(cut.tape.started.attrs.get("root")),
             "parent_run_id": cut.recording.run_id,
@@ -280,6 +297,8 @@ class Forker:
         bodies: dict[str, Json] = {"policy": plan.policy.as_json(), "rules": plan.rules.as_json(), **plan.bodies}
         if changes:
             bodies["overrides"] = [dict(change) for change in changes]
+        if plan.overrides.tool_results:
+            bodies["tool_results"] = {str(idx): result for idx, result in plan.overrides.tool_results.items()}
         if plan.inherited:
             bodies["inherited"] = [dict(change) for change in plan.inherited]
         return Started(
@@ -493,6 +512,8 @@ class Forker:
     def _played(self, call: Call, where: Place, played: Played) -> Serve:
         take = played.take
         attrs: dict[str, Json] = {"played_from": take.run_id, "played_step": take.idx, "origin": take.origin}
+        if take.amended:
+            attrs["amended"] = True
         if played.reused:
             attrs["reused"] = True
         if take.write:
@@ -503,7 +524,8 @@ class Forker:
             attrs["error_class"] = take.error_class
         facts = {name: value for name, value in attrs.items() if value is not None}
         status: OutcomeStatus = "error" if take.failed else "ok"
-        return self._serve(call, where, Outcome(status=status, output=played.output, attrs=facts, source="cassette"))
+        source: Source = "stub" if take.amended else "cassette"
+        return self._serve(call, where, Outcome(status=status, output=played.output, attrs=facts, source=source))
 
     def _serve(self, call: Call, where: Place, outcome: Outcome, nearest: str | None = None) -> Serve:
         """Records the answer, and hands it to the program in the form it expects."""
@@ -638,17 +660,20 @@ class ForkOpener:
 
     Args:
         forker: the boundary, made for this one fork.
+        check_arguments: the agent must be called with the recorded arguments (a script chooses them itself).
     """
 
-    def __init__(self, forker: Forker) -> None:
+    def __init__(self, forker: Forker, *, check_arguments: bool = False) -> None:
         self.forker = forker
+        self.check_arguments = check_arguments
         self.session: ForkSession | None = None
 
     def open(self, opening: Opening) -> ForkSession:
         """Begins the fork.
 
         Raises:
-            ForkRefused: another agent starts than the recorded one (`other_agent`), or a second one (`second_agent`).
+            ForkRefused: another agent starts than the recorded one (`other_agent`), with other arguments
+                (`other_arguments`), or a second one starts (`second_agent`).
         """
         recorded = self.forker.plan.cut.tape.started.name
         if self.session is not None:
@@ -657,6 +682,15 @@ class ForkOpener:
             raise ForkRefused(
                 f"the program starts agent {opening.agent!r}, the parent is a run of {recorded!r}", reason="other_agent"
             )
+        if self.check_arguments and not self.forker.plan.code_changed and not self._same_arguments(opening):
+            raise ForkRefused(
+                f"agent {opening.agent!r} is called with other arguments than in the parent", reason="other_arguments"
+            )
         self.session = ForkSession(self.forker.plan.run_id, self.forker)
         self.forker.opened(opening)
         return self.session
+
+    def _same_arguments(self, opening: Opening) -> bool:
+        plan = self.forker.plan
+        recorded = plan.cut.recording.body(plan.cut.tape.started.input_digest)
+        return digest(recorded) == digest(scrub(opening.arguments, plan.rules).value)

@@ -10,7 +10,7 @@ verdict comes from here, never from what comes out of the agent.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NoReturn, cast, get_args
 
@@ -18,7 +18,7 @@ from agentloupe import __version__, codecs
 from agentloupe.ambient import Caller, HasPlace, Place, caller, place
 from agentloupe.call import Call
 from agentloupe.canonical import Json, digest, key_of
-from agentloupe.edits import Edit, Op, Path, apply_edits, parse_path, value_at
+from agentloupe.edits import Edit, Op, Path, apply_edits, parse_path, same, value_at
 from agentloupe.errors import Corrupt, Damaged, EffectRefused, LoupeError, NotRebuildable, ReplayMismatch
 from agentloupe.expectations import Expectations, Expected
 from agentloupe.explain import Explainer, digest_of
@@ -283,17 +283,33 @@ class Replayer:
         """Whether a fork's recorded request is this one with the fork's recorded overrides in it."""
         if not recorded.kind == call.kind == "llm" or not isinstance(given, dict) or not self._overrides():
             return False
-        edits = [Edit(path, op, value, path, value_at(given, path)) for path, op, value in self._overrides()]
-        changed, applied = apply_edits(given, edits)
         # Names say the model, which an override may have changed; the key holds it anyway.
-        return bool(applied) and self._key(recorded) == key_of(call.kind, call.name, changed)
+        wanted = self._key(recorded)
+        for chosen in self._choices(recorded):
+            edits = [Edit(path, op, value, path, value_at(given, path)) for path, op, value in chosen]
+            changed, applied = apply_edits(given, edits)
+            if applied and key_of(call.kind, call.name, changed) == wanted:
+                return True
+        return False
+
+    def _choices(self, recorded: RecordedCall) -> Iterator[Sequence[tuple[Path, Op, Json]]]:
+        """Which overrides this request may have had: a fork of a fork has those of its ancestors before its own."""
+        whole = self._overrides()
+        was = self.value_or_none(recorded.input_digest)
+        seen = [edit for edit in whole if edit[1] == "remove" or same(value_at(was, edit[0]), edit[2])]
+        if seen:
+            yield seen
+        for count in range(len(whole), 0, -1):
+            yield whole[:count]
 
     def _overrides(self) -> Sequence[tuple[Path, Op, Json]]:
         if self._edits is None:
-            stored = self.value_or_none(self.tape.started.bodies.get("overrides"))
+            bodies = self.tape.started.bodies
+            stored = [self.value_or_none(bodies.get(label)) for label in ("inherited", "overrides")]
             self._edits = [
                 (parse_path(str(change["path"])), cast("Op", change["op"]), change.get("value"))
-                for change in (stored if isinstance(stored, list) else ())
+                for changes in stored
+                for change in (changes if isinstance(changes, list) else ())
                 if isinstance(change, dict) and change.get("op") in get_args(Op)
             ]
         return self._edits

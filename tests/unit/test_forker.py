@@ -21,6 +21,7 @@ from agentloupe.ports import Store
 from agentloupe.project import load_steps
 from agentloupe.reads import check, now, retrieve, state
 from agentloupe.reads import random as draw
+from agentloupe.replaying import replay
 from agentloupe.sessions import RecordOpener
 from agentloupe.store.memory import MemoryStore
 from tests.fork_support import Script, shape
@@ -612,3 +613,80 @@ def test_require_faithful(store: MemoryStore):
         fork(run_id, helper, from_step=8, store=store, require_faithful=True)
     client.script = Script("fine")
     assert fork(run_id, helper, from_step=8, store=store, require_faithful=True).candidates[0].label is not None
+
+
+# ---------------------------------------------------------------- changed results of tools
+
+
+def test_a_kept_result_is_changed_for_the_code(store: MemoryStore):
+    run_id = record(store, helper, "hi")
+    client.script = Script(("look", {"k": "A"}), "fine")
+    done = fork(run_id, helper, from_step=5, store=store, tool_results={4: {"v": "other"}})
+    new = done.candidates[0]
+    assert json.loads(client.sent[0]["messages"][-1]["content"]) == {"v": "other"}
+    steps = load_steps(store.recording(new.id))
+    assert steps[4].output == {"v": "other"}
+    assert (new.label, new.hypothetical_from) == ("hypothetical", 4)
+    assert [o["path"] for o in new.overrides] == ["tool_results.4"]
+    assert load_steps(store.recording(run_id))[4].output == {"v": "a"}
+    assert replay(new.id, helper, store=store).verdict == "pass"
+
+
+def test_an_error_of_a_kept_tool_becomes_a_result(store: MemoryStore):
+    run_id = record(store, helper, "hi")
+    client.script = Script("fine")
+    new = fork(run_id, helper, from_step=8, store=store, tool_results={7: "it worked"}).candidates[0]
+    step = load_steps(store.recording(new.id))[7]
+    assert (step.output, step.error, step.status) == ("it worked", None, "ok")
+    assert json.loads(client.sent[0]["messages"][-1]["content"]) == "it worked"
+
+
+def test_a_result_behind_n_is_changed_in_the_cassette(store: MemoryStore):
+    run_id = record(store, helper, "hi")
+    client.script = Script([("refund", {"order": "o1"})], "fine")
+    new = fork(run_id, helper, from_step=5, store=store, tool_results={6: "not refunded"}).candidates[0]
+    step = load_steps(store.recording(new.id))[6]
+    assert (step.output, step.source) == ("not refunded", "stub")
+    assert (new.counts.stub, new.counts.cassette) == (1, 0)
+    assert ran == []
+
+
+@pytest.mark.parametrize("idx", [0, 1, 3, 99, -1])
+def test_only_results_of_tools_can_be_changed(store: MemoryStore, idx: int):
+    run_id = record(store, helper, "hi")
+    with pytest.raises(UsageError, match="tool steps are 4, 6, 7"):
+        fork(run_id, helper, from_step=5, store=store, tool_results={idx: 1})
+
+
+def test_the_generic_loop_changes_the_message_that_carries_the_result(store: MemoryStore):
+    run_id = record(store, helper, "hi")
+    from agentloupe.loop import from_llm_call
+
+    model = Script("x")
+    done = fork(run_id, from_step=5, store=store, provider=from_llm_call(model), tool_results={4: {"v": "other"}})
+    assert json.loads(model.asked[0]["messages"][-1]["content"]) == {"v": "other"}
+    assert load_steps(store.recording(done.candidates[0].id))[4].output == {"v": "other"}
+    assert replay(done.candidates[0].id, store=store).verdict == "pass"
+
+
+# ---------------------------------------------------------------- forks of own code replay
+
+
+@pytest.mark.parametrize("more", [{}, {"system_prompt": "X"}, {"temperature": 0.7}, {"model": "large"}])
+@pytest.mark.parametrize("step", [3, 5, 8, "start"])
+def test_forks_of_own_code_replay(store: MemoryStore, step: Any, more: dict[str, Any]):
+    run_id = record(store, helper, "hi")
+    client.script = Script(("look", {"k": "A"}), ("look", {"k": "new"}), "fine")
+    new = fork(run_id, helper, from_step=step, store=store, **more).candidates[0]
+    report = replay(new.id, helper, store=store)
+    assert report.verdict == "pass", report.text()
+
+
+def test_a_fork_of_a_fork_replays(store: MemoryStore):
+    run_id = record(store, helper, "hi")
+    client.script = Script(("look", {"k": "A"}), "Y")
+    child = fork(run_id, helper, from_step=5, store=store, system_prompt="Y.").candidates[0]
+    client.script = Script("Y2")
+    grandchild = fork(child.id, helper, from_step=7, store=store, temperature=0.9).candidates[0]
+    report = replay(grandchild.id, helper, store=store)
+    assert report.verdict == "pass", report.text()

@@ -1,0 +1,576 @@
+"""All forks of one call of the verb `fork`: what is checked before anything is sent, the plan of each, and running it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+import threading
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from typing import Any, Literal, cast
+
+from agentloupe import ambient, codecs, project
+from agentloupe.ambient import Lane
+from agentloupe.call import Effect
+from agentloupe.canonical import Json, key_of
+from agentloupe.cassette import Cassette, Take, takes_of
+from agentloupe.cautions import cautions, read_history
+from agentloupe.cut import Cut, cut_at, cut_at_start, index_of
+from agentloupe.edits import Edit, apply_edits
+from agentloupe.errors import Corrupt, ForkRefused, LoupeError, ReplayMismatch, RunNotFound, UsageError
+from agentloupe.forker import Forker, ForkOpener, ForkPlan
+from agentloupe.instrument import as_agent
+from agentloupe.loop import Limits, Loop, Model, Spend, Tools, content_of
+from agentloupe.looping import tool_functions
+from agentloupe.overrides import NO_OVERRIDES, Form, Overrides, apply_to_request, form_of
+from agentloupe.policy import Allow, Ask, MissPolicy, Policy, ToolRule, parse_tool, stated_effect, with_live
+from agentloupe.ports import Opening, Provider, Store
+from agentloupe.recording import Recording
+from agentloupe.replaying import agent_named, arguments_of, rules_in
+from agentloupe.run import Engine, Run
+from agentloupe.tape import RecordedCall, Tape, read_tape
+from agentloupe.verify import verify
+
+__all__ = ["MAX_REPEAT", "Family", "ForkResult", "ForkWishes"]
+
+MAX_REPEAT = 3
+"""Repeats at once; more are a job."""
+
+_FAMILY = 50  # generations that a cassette looks back
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForkWishes:
+    """How a fork is to be made. Everything has a default.
+
+    Attributes:
+        overrides: what is changed.
+        tools: rule by tool name, as `policy.ToolRule` or as text (`stub:{"a":1}`, `human`, ...).
+        live: tools that may run, each with its written reason (or `policy.Allow`); naming one switches it on.
+        functions: the functions behind live tools, for the generic loop.
+        on_miss: `error`, `abort` or `human`; `ask` is how a person is asked.
+        repeat: candidates, 1 to 3.
+        control: also fork with nothing changed, beside the candidates; default: when repeated.
+        engine: `own` or `generic`; default: own when there is code.
+        limits: of each fork's new part.
+        require_faithful: a fork that would be, or became, hypothetical is refused.
+        code_changed: own code: before N inputs of anything but tools may differ.
+        price: cost of a model call from its facts.
+        form: of the request (`anthropic` ...), where its fields do not tell.
+    """
+
+    overrides: Overrides = NO_OVERRIDES
+    tools: Mapping[str, ToolRule | str] = field(default_factory=dict[str, "ToolRule | str"])
+    live: Mapping[str, Allow | str] = field(default_factory=dict[str, "Allow | str"])
+    functions: Mapping[str, Callable[..., object]] | Iterable[Callable[..., object]] = ()
+    on_miss: MissPolicy = "error"
+    ask: Ask | None = None
+    repeat: int = 1
+    control: bool | None = None
+    engine: Literal["own", "generic"] | None = None
+    limits: Limits = field(default_factory=Limits)
+    require_faithful: bool = False
+    code_changed: bool = False
+    price: Callable[[Mapping[str, Json]], Decimal | None] | None = None
+    form: Form | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ForkResult:
+    """What came of a fork.
+
+    Attributes:
+        parent: the observed run.
+        candidates: the forks with the overrides, in order.
+        controls: the forks with nothing changed.
+        notes: what to know before believing it, one line each.
+    """
+
+    parent: Run
+    candidates: tuple[Run, ...]
+    controls: tuple[Run, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def runs(self) -> tuple[Run, ...]:
+        """Candidates, then controls."""
+        return (*self.candidates, *self.controls)
+
+    def summary(self) -> dict[str, Json]:
+        """The three arms with their figures, as JSON."""
+        arms: dict[str, Json] = {"observed": [_figures(self.parent)]}
+        arms["control"] = [_figures(run) for run in self.controls]
+        arms["candidate"] = [_figures(run) for run in self.candidates]
+        return {"parent": self.parent.id, "arms": arms, "notes": list(self.notes)}
+
+
+def _figures(run: Run) -> Json:
+    return {
+        "id": run.id,
+        "status": run.status,
+        "steps": run.step_count,
+        "counts": dict[str, Json](run.counts.as_dict()),
+        "label": run.label,
+        "hypothetical_from": run.hypothetical_from,
+        "new_input_tokens": run.new_input_tokens,
+        "new_output_tokens": run.new_output_tokens,
+        "error": run.error,
+    }
+
+
+# --- one family of forks ----------------------------------------------------------------------------------------------
+
+
+class Family:
+    """All forks of one call of the verb: they share the parent, the cut and the rules."""
+
+    def __init__(
+        self,
+        store: Store,
+        run_id: str,
+        from_step: int | Literal["start"],
+        agent: Callable[..., Any] | str | None,
+        provider: Provider | Model | None,
+        wishes: ForkWishes,
+    ) -> None:
+        if not 1 <= wishes.repeat <= MAX_REPEAT:
+            raise UsageError(f"repeat is {wishes.repeat}, it goes from 1 to {MAX_REPEAT}")
+        parent = store.run(run_id)
+        if parent is None:
+            raise RunNotFound(f"no run {run_id!r}", hint="`agentloupe list` shows what there is")
+        self.store = store
+        self.parent = parent
+        self.wishes = wishes
+        self.recording = _whole(store.recording(run_id))
+        self.cut = cut_at_start(self.recording) if from_step == "start" else cut_at(self.recording, from_step)
+        self.engine: Engine = _engine(wishes, agent, self.cut)
+        self.agent = agent_named(agent) if isinstance(agent, str) else agent
+        self.provider = provider
+        self.functions = tool_functions(wishes.functions)
+        self.effects = _effects(self.cut.tape, self.functions)
+        self.policy = self._policy()
+        self.rules = rules_in(self.cut.tape)
+        self.form: Form | None = wishes.form or (
+            form_of(self.cut.request, self._recorded_provider()) if self.cut.request else None
+        )
+        self.notes: list[str] = []
+        self._takes: tuple[list[Take], list[list[Take]]] | None = None
+        self._check()
+
+    # --- before anything is sent --------------------------------------------------------------------------------------
+
+    def _recorded_provider(self) -> str | None:
+        said = self.cut.call.attrs.get("provider") if self.cut.call is not None else None
+        return said if isinstance(said, str) else None
+
+    def _policy(self) -> Policy:
+        wishes = self.wishes
+        rules = {n: _rule(n, r) for n, r in wishes.tools.items()}
+        allow = {n: Allow(a) if isinstance(a, str) else a for n, a in wishes.live.items()}
+        policy = Policy(tools=with_live(rules, allow), allow=allow, on_miss=wishes.on_miss, ask=wishes.ask)
+        own = self.engine == "own"
+        policy.check(lambda tool: self.effects.get(tool) or ("pure" if own else "write"))
+        missing = [name for name in policy.named_live() if not own and name not in self.functions]
+        if missing:
+            raise ForkRefused(
+                f"tool {missing[0]!r} is to run live, but its function was not given", reason="live_no_function"
+            )
+        return policy
+
+    def _check(self) -> None:
+        overrides, request = self.wishes.overrides, self.cut.request
+        if request is None:
+            if not overrides.empty and self.engine == "generic":
+                raise ForkRefused("the generic loop starts at a model step, not at the start", reason="no_code")
+        else:
+            applied = apply_to_request(request, overrides, self.form)
+            self.notes += [*applied.notes, *cautions(request, applied.request, applied.edits)]
+            self.notes += self._kept_prefix(applied.edits)
+        if self.engine == "own" and self.cut.call is not None and self.cut.call.inner:
+            raise ForkRefused(
+                f"step {self.cut.step} was made inside a tool, which a fork does not run again",
+                hint="use the generic loop (--engine generic), or fork before the tool",
+                reason="inside_a_tool",
+            )
+        if self.engine == "generic" and self.cut.request is not None and "messages" not in self.cut.request:
+            raise ForkRefused(
+                f"step {self.cut.step}: the generic loop speaks chat completions, this request has another form",
+                hint="fork it with its own code",
+                reason="other_form",
+            )
+        changed = [tool for tool, rule in self.policy.tools.items() if rule.how in ("stub", "sandbox", "human")]
+        if self.wishes.require_faithful and changed:
+            raise ForkRefused(
+                f"a fork with a {self.policy.rule(changed[0]).how} for {changed[0]!r} is hypothetical",
+                reason="not_faithful",
+            )
+
+    def _kept_prefix(self, edits: Sequence[Edit]) -> list[str]:
+        """How many kept model answers were given to requests that the overrides would have changed."""
+        if not edits:
+            return []
+        count = 0
+        for call in self.cut.kept():
+            if call.kind == "llm" and call.input_digest is not None:
+                _, applied = apply_edits(cast("dict[str, Json]", self.recording.body(call.input_digest)), edits)
+                count += bool(applied)
+        if not count:
+            return []
+        prompt = any(edit.path[0] in ("messages", "system", "instructions") for edit in edits)
+        what = "the old prompt" if prompt else "the old parameters"
+        were = "answers were" if count > 1 else "answer was"
+        return [
+            f"{count} model {were} kept that were made with {what}"
+            if count > 1
+            else f"1 model {were} kept that was made with {what}"
+        ]
+
+    # --- forking ------------------------------------------------------------------------------------------------------
+
+    def fork(self) -> ForkResult:
+        """Runs all arms, control and candidate by turns."""
+        wishes = self.wishes
+        paired = wishes.repeat > 1 if wishes.control is None else wishes.control
+        candidates: list[Run] = []
+        controls: list[Run] = []
+        for _ in range(wishes.repeat):
+            if paired:
+                controls.append(self._one(NO_OVERRIDES, "control"))
+            candidates.append(self._one(wishes.overrides, "candidate" if paired else None))
+        notes = tuple(dict.fromkeys(self.notes))
+        return ForkResult(self.parent, tuple(candidates), tuple(controls), notes)
+
+    def _one(self, overrides: Overrides, arm: str | None) -> Run:
+        plan = self.plan(overrides, arm)
+        if self.engine == "own":
+            self._own(plan)
+        else:
+            self._generic(plan)
+        run = self.store.run(plan.run_id)
+        assert run is not None, "the new run was stored"
+        if self.wishes.require_faithful and run.label == "hypothetical":
+            raise ForkRefused(
+                f"the fork {run.id} is hypothetical from step {run.hypothetical_from} on", reason="not_faithful"
+            )
+        return run
+
+    def plan(self, overrides: Overrides, arm: str | None) -> ForkPlan:
+        """The plan of one fork, with a run id and a cassette of its own."""
+        run_id = f"{self.parent.id}-fork-{ambient.random_hex(6)}"
+        at = "the start" if self.cut.step is None else f"step {self.cut.step}"
+        facts: dict[str, Json] = {} if arm is None else {"arm": arm}
+        if self.parent.task_id is not None:
+            facts["task_id"] = self.parent.task_id
+        cassette = self._cassette()
+        results = self._results(overrides, cassette)
+        return ForkPlan(
+            run_id=run_id,
+            cut=self.cut,
+            open=lambda: self.store.start(run_id, project.Projector, owner=_owner(), share=self.parent.id),
+            cassette=cassette,
+            rules=self.rules,
+            engine=self.engine,
+            overrides=overrides,
+            form=self.form,
+            policy=self.policy,
+            limits=self.wishes.limits,
+            price=self.wishes.price,
+            name=f"{self.parent.name} (fork from {at})",
+            tags=self.parent.tags,
+            facts=facts,
+            code_changed=self.wishes.code_changed,
+            inherited=self._inherited() if self.engine == "own" else (),
+            results=results,
+        )
+
+    def _results(self, overrides: Overrides, cassette: Cassette) -> dict[str, Json]:
+        """Changed results of tool steps: the kept ones by call id; later ones are put into the cassette."""
+        kept: dict[str, Json] = {}
+        calls = self.cut.tape.calls
+        for idx, result in overrides.tool_results.items():
+            at = idx - self.cut.first_idx
+            call = calls[at] if 0 <= at < len(calls) else None
+            if call is None or call.kind != "tool":
+                tools = [str(i) for i, c in enumerate(calls, self.cut.first_idx) if c.kind == "tool"]
+                known = f"tool steps are {', '.join(tools)}" if tools else "it has no tool step"
+                raise UsageError(f"step {idx} is no tool step whose result can be changed", hint=known)
+            wire = codecs.encode(result).wire
+            if call.first_seq < self.cut.sequence:
+                kept[call.call_id] = wire
+            else:
+                cassette.amend(idx, wire)
+        return kept
+
+    def _inherited(self) -> list[Mapping[str, Json]]:
+        """Changes that the parent and its ancestors made, the oldest first: its code makes its requests without them."""
+        bodies = self.cut.tape.started.bodies
+        stored = [self.recording.body(bodies.get(label)) for label in ("inherited", "overrides")]
+        return [
+            c for changes in stored if isinstance(changes, list) for c in changes if isinstance(c, dict) and "op" in c
+        ]
+
+    def _cassette(self) -> Cassette:
+        if self._takes is None:
+            ids = index_of(self.cut.tape, self.cut.first_idx)
+            self._takes = takes_of(self.cut.tape, ids.get), [_takes(r) for r in self._ancestors()]
+        own, ancestors = self._takes
+        return Cassette(own, ancestors, used_before=0 if self.cut.step is None else self.cut.sequence)
+
+    def _ancestors(self) -> list[Recording]:
+        found: list[Recording] = []
+        parent = self.parent.parent_run_id
+        while parent is not None and len(found) < _FAMILY:
+            try:
+                recording = self.store.recording(parent)
+            except RunNotFound:
+                break
+            found.append(recording)
+            said = recording.events[0].attrs.get("parent_run_id") if recording.events else None
+            parent = said if isinstance(said, str) else None
+        return found
+
+    # --- own code -----------------------------------------------------------------------------------------------------
+
+    def _own(self, plan: ForkPlan) -> None:
+        assert self.agent is not None, "the engine was chosen by it"
+        agent = as_agent(self.agent, self.cut.tape.started.name)
+        args, kwargs = arguments_of(self.cut.tape)
+        forker = Forker(plan)
+        try:
+            with ambient.outside(), ambient.opening_with(ForkOpener(forker)):
+                result = agent(*args, **kwargs)
+                if inspect.isawaitable(result):
+                    _to_the_end(result)
+        except KeyboardInterrupt:
+            raise
+        except ReplayMismatch:
+            if forker.begun:
+                raise
+        except BaseException as error:
+            if not forker.begun and forker.refusal is None:
+                raise
+            if isinstance(error, SystemExit | asyncio.CancelledError) or forker.begun:
+                pass
+        self.noted(forker)
+
+    def noted(self, forker: Forker) -> None:
+        """Takes over what a fork says when it has ended. Raises its refusal, if it was refused."""
+        stop = forker.stopped
+        if forker.refusal is not None:
+            raise forker.refusal
+        if isinstance(stop, LoupeError) and (not forker.begun or isinstance(stop, ForkRefused)):
+            raise stop
+        for path, count in forker.applied.items():
+            self.notes.append(f"{path} was applied to {count} request{'' if count == 1 else 's'}")
+        if forker.kept:
+            self.notes.append(f"{forker.kept} kept calls have another input than recorded (code changed)")
+
+    # --- the generic loop ---------------------------------------------------------------------------------------------
+
+    def _generic(self, plan: ForkPlan) -> None:
+        cut = self.cut
+        assert cut.request is not None, "the generic loop starts at a model step"
+        applied = apply_to_request(cut.request, plan.overrides, self.form)
+        request = self._with_results(applied.request, plan)
+        request, sent = _sendable(request, self.parent.model)
+        changes = [*applied.changes, *sent]
+        spend = Spend(plan.limits, plan.price) if plan.price is not None else Spend(plan.limits)
+        plan = replace(plan, spend=spend, written=changes)
+        forker = Forker(plan)
+        model = _model(self.provider, cut)
+        loop = Loop(model, Tools(self.functions, None, self.effects), spend)
+        started = cut.tape.started
+        entry = started.attrs.get("entry")
+        session = ForkOpener(forker).open(
+            Opening(
+                agent=started.name or "",
+                arguments=self.recording.body(started.input_digest),
+                entry=entry if isinstance(entry, str) else None,
+            )
+        )
+        assert forker.prefix is not None, "a generic fork has begun"
+        span = cut.call.parent_span_id if cut.call is not None else None
+        try:
+            with ambient.inside(
+                forker, lane=Lane("0", forker.prefix.lane_calls), span_id=None if span == started.span_id else span
+            ):
+                message = loop.run(request)
+        except Exception as error:  # noqa: BLE001 - a limit, an abort, a failed model call: the run's error, recorded there
+            session.failed(error)
+        except BaseException as stop:
+            session.failed(stop)
+            raise
+        else:
+            session.finished(message)
+        self.noted(forker)
+
+    def _with_results(self, request: dict[str, Json], plan: ForkPlan) -> dict[str, Json]:
+        """The request with changed results of kept tool steps in its history."""
+        for call_id, result in plan.results.items():
+            call = self.cut.tape.call(call_id)
+            assert call is not None, "looked up before"
+            request = _result_in(request, call, codecs.decode_for_reading(result))
+        return request
+
+
+def _result_in(request: dict[str, Json], call: RecordedCall, result: Json) -> dict[str, Json]:
+    """Puts a result into the message that carries it: the one of the call's id, or else of its name and arguments."""
+    messages = cast("list[Json]", request.get("messages") or [])
+    answered = [pair for pair in read_history(messages).pairs if pair.result_at is not None]
+    found = [pair for pair in answered if pair.id == call.attrs.get("tool_call_id")] or [
+        pair for pair in answered if pair.name == call.name and key_of("tool", pair.name, pair.raw) == call.input_key
+    ]
+    if not found or found[-1].result_at is None:
+        raise UsageError(f"the result of {call.name} is not found in the messages of the step that is forked")
+    at = found[-1].result_at
+    changed = [*messages]
+    changed[at] = {**cast("dict[str, Json]", messages[at]), "content": content_of(result)}
+    return {**request, "messages": changed}
+
+
+def _rule(tool: str, rule: ToolRule | str) -> ToolRule:
+    """A rule; a sandbox that a person named is imported, as the agent's code is."""
+    found = parse_tool(f"{tool}={rule}")[1] if isinstance(rule, str) else rule
+    if not isinstance(found.sandbox, str):
+        return found
+    try:
+        return replace(found, sandbox=agent_named(found.sandbox))
+    except LoupeError as wrong:
+        raise ForkRefused(f"sandbox of tool {tool!r}: {wrong.message}", reason="no_sandbox") from wrong
+
+
+def _sendable(request: dict[str, Json], model: str | None) -> tuple[dict[str, Json], list[dict[str, Json]]]:
+    """What the loop itself needs: a model, and an answer in one piece. Each is a recorded change."""
+    changes: list[dict[str, Json]] = []
+    if not request.get("model") and model:
+        request = {**request, "model": model}
+        changes.append({"path": "model", "op": "set", "value": model})
+    if request.get("stream"):
+        request = {name: value for name, value in request.items() if name not in ("stream", "stream_options")}
+        changes.append({"path": "stream", "op": "remove", "value": None})
+    return request, changes
+
+
+def _takes(recording: Recording) -> list[Take]:
+    tape = read_tape(recording)
+    return takes_of(tape, index_of(tape, 1 if tape.started.attrs.get("root") else 0).get)
+
+
+def _owner() -> Any:
+    from agentloupe.store.owners import this_process
+
+    return this_process()
+
+
+def _whole(recording: Recording) -> Recording:
+    found = verify(recording, bodies=False)
+    if not found.ok:
+        fault = found.fault
+        raise Corrupt(
+            f"run {recording.run_id} is not whole, it is not forked: {found.head}",
+            reason=fault.reason if fault else None,
+        )
+    return recording
+
+
+def _engine(wishes: ForkWishes, agent: object, cut: Cut) -> Literal["own", "generic"]:
+    engine = wishes.engine or ("own" if agent is not None else "generic")
+    if engine == "own" and agent is None:
+        raise ForkRefused(
+            "a fork with the agent's own code needs its code", hint="--code MODULE:FUNCTION", reason="no_code"
+        )
+    if engine == "generic" and cut.step is None:
+        raise ForkRefused(
+            "a fork from the start runs the agent's own code", hint="--code MODULE:FUNCTION", reason="no_code"
+        )
+    coverage = cut.tape.finished.attrs.get("coverage") if cut.tape.finished is not None else None
+    if engine == "own" and coverage == "control_flow":
+        notes = cut.tape.finished.attrs.get("coverage_notes") if cut.tape.finished is not None else None
+        told = "; ".join(map(str, notes)) if isinstance(notes, list) else "decorate them with @tool"
+        raise ForkRefused(
+            f"tools of this run ran outside the boundary, running its code would run them: {told}",
+            hint="decorate these tools, or use the generic loop (--engine generic)",
+            reason="control_flow",
+        )
+    return engine
+
+
+def _effects(tape: Tape, functions: Mapping[str, Callable[..., object]]) -> dict[str, Effect | None]:
+    """Effects by tool: as decorated, else as recorded; a plain function that is handed in is declared pure by that."""
+    found: dict[str, Effect | None] = {}
+    for call in tape.calls:
+        if call.kind == "tool" and not call.attrs.get("parse_error") and not call.attrs.get("effect_unstated"):
+            found[call.name] = call.effect
+    for name, function in functions.items():
+        stated = stated_effect(function)
+        if stated is not None or found.get(name) is None:
+            found[name] = stated or "pure"
+    return found
+
+
+def _model(provider: Provider | Model | None, cut: Cut) -> Model:
+    """Who is asked. Names of the new model steps follow the recorded convention, so that a comparison lines them up."""
+    if isinstance(provider, Model):
+        model = provider
+    else:
+        from agentloupe.providers.chat import response_facts
+
+        provider = provider or _default_provider()
+        model = Model(provider.send, response_facts, getattr(provider, "provider", None))
+    call = cut.call
+    assert call is not None, "the generic loop starts at a model step"
+    asked = cut.request.get("model") if cut.request is not None else None
+    if call.name == f"chat {asked}" or not call.name:
+        return model
+    recorded = call.name
+
+    def named(request: Mapping[str, Json]) -> str:
+        now = request.get("model")
+        if isinstance(asked, str) and asked in recorded and isinstance(now, str):
+            return recorded.replace(asked, now)
+        return recorded
+
+    return replace(model, named=named)
+
+
+def _default_provider() -> Provider:
+    from agentloupe.providers.endpoint import Endpoint
+    from agentloupe.settings import model_settings
+
+    where = model_settings()
+    if where.base_url is None:
+        raise ForkRefused(
+            "no model is set: nobody can be asked",
+            hint="set LLM_BASE_URL and LLM_MODEL (also in .env), or give a provider",
+            reason="no_model",
+        )
+    return Endpoint(where.base_url, where.api_key)
+
+
+def _to_the_end(awaitable: Awaitable[object]) -> None:
+    """Runs a coroutine, in a thread of its own where a loop is already running in this one."""
+
+    async def whole() -> object:
+        return await awaitable
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        asyncio.run(whole())
+        return
+    outcome: list[BaseException] = []
+    context = contextvars.copy_context()
+
+    def work() -> None:
+        try:
+            context.run(asyncio.run, whole())
+        except BaseException as error:  # noqa: BLE001 - handed on below
+            outcome.append(error)
+
+    thread = threading.Thread(target=work, name="agentloupe-fork")
+    thread.start()
+    thread.join()
+    if outcome:
+        raise outcome[0]
