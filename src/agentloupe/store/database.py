@@ -27,7 +27,9 @@ Connection = sqlite3.Connection
 Mode = Literal["rw", "ro", "immutable"]
 
 BUSY_SECONDS = 30.0
-WAL_LIMIT = 8_000_000
+CHECKPOINT_PAGES = 4000
+"""Pages in the log that make a commit move them into the file; fewer cost more, since hot pages are moved more often."""
+WAL_LIMIT = 16_000_000
 """Bytes that the `-wal` file keeps at most once no reader holds it back."""
 _IDLE_READERS = 4
 _MAGIC = b"SQLite format 3\x00"
@@ -48,12 +50,12 @@ class Database:
     """
 
     def __init__(self, path: Path, *, create: bool = True, read_only: bool = False) -> None:
+        self._idle: list[Connection] = []
+        self._writer: Connection | None = None
         self.path = path
         self.lock = threading.RLock()
         self._gate = threading.Condition()
-        self._idle: list[Connection] = []
         self._busy = 0
-        self._writer: Connection | None = None
         self._synchronous = ""
         self._closed = False
         self._present(create and not read_only)
@@ -242,6 +244,8 @@ class Database:
             conn = self.connect()
             conn.execute("PRAGMA journal_mode = WAL").fetchone()
             conn.execute(f"PRAGMA journal_size_limit = {WAL_LIMIT}").fetchone()
+            conn.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}").fetchone()
+            conn.execute("PRAGMA fullfsync = ON")  # macOS: a plain fsync leaves data in the drive
             self._synchronous = ""
             self._writer = conn
         return self._writer
@@ -309,6 +313,10 @@ class Database:
         if self._writer is not None:
             self._writer.close()
             self._writer = None
+
+    def __del__(self) -> None:
+        """A store that nobody closed."""
+        self._drop_connections()
 
     def before_fork(self) -> None:
         """Ends what is going on and closes all connections; both locks stay taken until the fork is over."""

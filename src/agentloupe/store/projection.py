@@ -14,7 +14,7 @@ from agentloupe.store.queries import Facet, FacetKey, facets_of_run, facets_of_s
 from agentloupe.store.rows import run_bytes, step_bytes
 from agentloupe.store.schema import event_key, keys_of_run
 
-__all__ = ["Change", "Projection", "RunRow", "remove_steps", "set_tags"]
+__all__ = ["Change", "Projection", "RunRow", "remove_facets", "remove_steps", "set_facets", "set_tags"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Projection:
         started_at = self._started_at or delta.run.started_at
         of_run = facets_of_run(delta.run)
         new = (of_run | facets_of_steps(delta.steps)) - self._of_run - self._of_steps
-        self._remove(conn, started_at, self._of_run - of_run - self._of_steps)
+        remove_facets(conn, self._rid, started_at, self._of_run - of_run - self._of_steps)
         self._insert(conn, started_at, new)
         return Change(started_at, frozenset(of_run | new))
 
@@ -69,11 +69,6 @@ class Projection:
         self._started_at = change.started_at
         self._of_steps |= change.facets - of_run
         self._of_run = of_run
-
-    def _remove(self, conn: Connection, started_at: str, facets: Iterable[FacetKey]) -> None:
-        rows = [(int(kind), value, started_at, self._rid) for kind, value in facets]
-        if rows:
-            conn.executemany("DELETE FROM facets WHERE kind = ? AND value = ? AND started_at = ? AND rid = ?", rows)
 
     def _insert(self, conn: Connection, started_at: str, facets: Iterable[FacetKey]) -> None:
         # Tags that a person has set stand; those of the events do not come back beside them.
@@ -85,17 +80,32 @@ class Projection:
 
 
 def remove_steps(conn: Connection, rid: int) -> None:
-    """Removes the headers of a run's steps, and all its facets."""
+    """Removes the headers of a run's steps."""
     conn.execute("DELETE FROM steps WHERE key BETWEEN ? AND ?", keys_of_run(rid))
-    conn.execute("DELETE FROM facets WHERE rid = ?", (rid,))
 
 
-def set_tags(conn: Connection, rid: int, started_at: str, tags: Iterable[str]) -> None:
-    """Tags set by hand, in place of what the events say."""
+def set_facets(conn: Connection, rid: int, started_at: str, facets: Iterable[FacetKey]) -> None:
+    """Adds facets of a run, whatever they are."""
+    conn.executemany(
+        "INSERT INTO facets(kind, value, started_at, rid) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
+        [(int(kind), value, started_at, rid) for kind, value in facets],
+    )
+
+
+def remove_facets(conn: Connection, rid: int, started_at: str, facets: Iterable[FacetKey] | None) -> None:
+    """Removes facets of a run; all, by looking at every row of every run, where nobody knows which it has."""
+    if facets is None:
+        conn.execute("DELETE FROM facets WHERE rid = ?", (rid,))
+        return
+    conn.executemany(
+        "DELETE FROM facets WHERE kind = ? AND value = ? AND started_at = ? AND rid = ?",
+        [(int(kind), value, started_at, rid) for kind, value in facets],
+    )
+
+
+def set_tags(conn: Connection, rid: int, started_at: str, tags: Iterable[str], before: Iterable[str]) -> None:
+    """Tags set by hand, in place of those that stood there `before`."""
     unique = list(dict.fromkeys(tags))
     conn.execute("UPDATE runs SET tags_by_hand = ? WHERE rid = ?", (orjson.dumps(unique).decode(), rid))
-    conn.execute("DELETE FROM facets WHERE rid = ? AND kind = ?", (rid, int(Facet.TAG)))
-    conn.executemany(
-        "INSERT INTO facets(kind, value, started_at, rid) VALUES (?, ?, ?, ?)",
-        [(int(Facet.TAG), tag, started_at, rid) for tag in unique],
-    )
+    remove_facets(conn, rid, started_at, [(Facet.TAG, tag) for tag in before])
+    set_facets(conn, rid, started_at, [(Facet.TAG, tag) for tag in unique])

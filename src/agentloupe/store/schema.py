@@ -55,7 +55,6 @@ TABLES = (
         rid INTEGER NOT NULL,
         PRIMARY KEY(kind, value, started_at, rid)
     ) WITHOUT ROWID""",
-    "CREATE INDEX facets_of_run ON facets(rid)",
     # key = row of the run << 32 | idx
     "CREATE TABLE steps(key INTEGER PRIMARY KEY, row BLOB NOT NULL)",
     # form: 0 as it is, 1 zstd. digest and size are of the bytes before compression. rid: the run that has it first;

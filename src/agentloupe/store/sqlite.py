@@ -108,9 +108,10 @@ class SqliteStore:
     def tags(self, run_id: str, tags: Sequence[str]) -> None:
         """See `ports.Store.tags`."""
         with self._db.transaction() as conn:
-            rid = _rid_of(conn, run_id)
-            started_at: str | None = conn.execute("SELECT started_at FROM runs WHERE rid = ?", (rid,)).fetchone()[0]
-            set_tags(conn, rid, started_at or "", tags)
+            row = _row_of(conn, run_id)
+            run = None if row["row"] is None else _run(row)
+            before = () if run is None else run.tags
+            set_tags(conn, row["rid"], "" if run is None else run.started_at, tags, before)
 
     def rebuild(self, run_id: str, new_fold: NewFold) -> list[str]:
         """See `ports.Store.rebuild`."""
@@ -203,10 +204,11 @@ class SqliteStore:
     def close(self) -> None:
         """See `ports.Store.close`. Runs that are still going on are given up."""
         self._flusher.stop()
-        for writer in self._writers:
-            writer.close()
-        self._writers = []
-        self._db.close()
+        try:
+            while self._writers:
+                self._writers.pop().close()
+        finally:
+            self._db.close()
 
 
 # --- rows -------------------------------------------------------------------------------------------------------------

@@ -6,6 +6,8 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields, replace
 
+import orjson
+
 from agentloupe.errors import Corrupt, StoreError
 from agentloupe.event import Draft, Event, Head
 from agentloupe.pack import Body, needs
@@ -15,8 +17,8 @@ from agentloupe.run import Run
 from agentloupe.step import Step
 from agentloupe.store import bodies as body_rows
 from agentloupe.store.database import Connection, Database
-from agentloupe.store.projection import Projection, remove_steps
-from agentloupe.store.queries import Facet, facets_of_run
+from agentloupe.store.projection import Projection, remove_facets, remove_steps, set_facets
+from agentloupe.store.queries import Facet, facets_of_run, facets_of_steps
 from agentloupe.store.rows import run_bytes, run_from, step_from
 from agentloupe.store.schema import keys_of_run
 from agentloupe.store.sealing import seal_drafts, whole_chain
@@ -102,18 +104,21 @@ def rebuild(conn: Connection, rid: int, run_id: str, events: Iterable[Event], ne
     before_run, before_steps = _stored(conn, rid, run_id)
     differences = [*_run_differences(before_run, delta.run), *_step_differences(before_steps, delta.steps)]
     remove_steps(conn, rid)
+    if differences:
+        remove_facets(conn, rid, delta.run.started_at, None)
     run = delta.run
     conn.execute(
         "UPDATE runs SET row = ?, status = ?, started_at = ?, erased = ? WHERE rid = ?",
         (run_bytes(run), run.status, run.started_at, run.erased, rid),
     )
     Projection(rid).write(conn, delta)
-    conn.execute(
-        "INSERT INTO facets(kind, value, started_at, rid) SELECT ?, value, ?, rid FROM runs, json_each(runs.tags_by_hand)"
-        " WHERE rid = ? ON CONFLICT DO NOTHING",
-        (int(Facet.TAG), run.started_at, rid),
-    )
+    set_facets(conn, rid, run.started_at, [(Facet.TAG, tag) for tag in _tags_by_hand(conn, rid) or ()])
     return differences
+
+
+def _tags_by_hand(conn: Connection, rid: int) -> list[str] | None:
+    text: str | None = conn.execute("SELECT tags_by_hand FROM runs WHERE rid = ?", (rid,)).fetchone()[0]
+    return None if text is None else orjson.loads(text)
 
 
 def _stored(conn: Connection, rid: int, run_id: str) -> tuple[Run | None, dict[int, Step | None]]:
@@ -162,10 +167,8 @@ def erase(conn: Connection, rid: int, run_id: str, head: Head, drafts: Sequence[
     """Removes a run's bodies and steps, appends `drafts`; the epoch rises, so that no former owner writes again."""
     sealed = seal_drafts(run_id, head, drafts)
     put_events(conn, rid, sealed)
-    data = conn.execute("SELECT row FROM runs WHERE rid = ?", (rid,)).fetchone()[0]
-    run = None if data is None else replace(run_from(data), erased=True, coverage="limited_replay")
-    if run is not None and run.status in {"running", "waiting"}:
-        run = replace(run, status="interrupted")
+    before, steps = _stored(conn, rid, run_id)
+    run = None if before is None else _tombstone(before)
     conn.execute(
         "UPDATE runs SET last_sequence = ?, head = ?, erased = 1, owner_pid = NULL, epoch = epoch + 1, row = ?,"
         " status = coalesce(?, status) WHERE rid = ?",
@@ -178,12 +181,21 @@ def erase(conn: Connection, rid: int, run_id: str, head: Head, drafts: Sequence[
         ),
     )
     remove_steps(conn, rid)
+    if run is None or before is None or None in steps.values():
+        remove_facets(conn, rid, "", None)
+    else:
+        gone = facets_of_run(before) | facets_of_steps(step for step in steps.values() if step is not None)
+        remove_facets(conn, rid, run.started_at, gone)
     if run is not None:
-        conn.executemany(
-            "INSERT INTO facets(kind, value, started_at, rid) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
-            [(int(kind), value, run.started_at, rid) for kind, value in facets_of_run(run)],
-        )
+        tags = _tags_by_hand(conn, rid)
+        set_facets(conn, rid, run.started_at, facets_of_run(run if tags is None else replace(run, tags=tuple(tags))))
     return body_rows.remove_run(conn, rid)
+
+
+def _tombstone(run: Run) -> Run:
+    """What stays of a run in lists."""
+    status = "interrupted" if run.status in {"running", "waiting"} else run.status
+    return replace(run, erased=True, coverage="limited_replay", status=status)
 
 
 def remove_empty_runs(conn: Connection, gone: Callable[[str, int, str], bool]) -> None:
