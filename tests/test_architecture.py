@@ -34,6 +34,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
             "privacy",
             "credentials",
             "recorder",
+            "book",
             "toolwatch",
             "replayer",
             "guard",

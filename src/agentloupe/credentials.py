@@ -334,7 +334,7 @@ SHAPES: tuple[Shape, ...] = (
         Shape(
             "assignment",
             _ROOTS,
-            rf"(?<![\w.\-\\?&;])(?P<n>{_NAME})\s?[=:]\s?{value}",
+            rf"(?<![\w.\\?&;])(?P<n>{_NAME})\s?[=:]\s?{value}",
             fold=True,
             when=when,
             chars=":=",

@@ -17,6 +17,7 @@ from functools import lru_cache
 import orjson
 
 from agentloupe import ambient, codecs
+from agentloupe.book import Book
 from agentloupe.call import Attrs, Call, Kind, Outcome, OutcomeStatus
 from agentloupe.canonical import Json, digest, key_of
 from agentloupe.errors import EffectRefused, LoupeError, Unrecordable
@@ -24,7 +25,7 @@ from agentloupe.pack import Packer
 from agentloupe.ports import Perform, RunWriter
 from agentloupe.privacy import Rules, Scrubbed, scrub
 from agentloupe.run import Coverage
-from agentloupe.scribe import Entry, Scribe, Started, entries
+from agentloupe.scribe import Entry, Scribe, Started
 from agentloupe.toolwatch import ToolWatch
 
 __all__ = ["Recorder", "error_name", "idempotency_key", "status_of", "unrecordable_in"]
@@ -33,8 +34,6 @@ _log = logging.getLogger("agentloupe")
 
 _RANK: tuple[Coverage, ...] = ("full", "control_flow", "limited_replay", "trace_only", "lossy")
 _NOTES = 20
-_HELD_ENTRIES, _HELD_BYTES = 1_000, 32_000_000
-_RETRY_MS = 2_000.0
 _SAID = frozenset({"state", "check"})  # said by the program, not done: they take no time
 _PLAIN_READS = frozenset({"clock", "random", "id"})
 
@@ -135,7 +134,7 @@ class Recorder:
     ) -> None:
         self.rules = rules
         self.model_calls = 0
-        self._book = _Book(writer)
+        self._book = Book(writer)
         self._scribe = scribe
         self._scope = scope
         self._strict = strict
@@ -408,63 +407,3 @@ def _what_is_lost(what: str, lost: Sequence[tuple[str, str]]) -> str:
     path, kind = lost[0]
     more = f" (and {len(lost) - 1} more)" if len(lost) > 1 else ""
     return f"{what} cannot be recorded: {path} is of type {kind}{more}"
-
-
-class _Book:
-    """Appends to the writer, and holds back what could not be written until the store works again.
-
-    What is stored is always a whole beginning of the run: once something had to be dropped, nothing but the end follows.
-    """
-
-    def __init__(self, writer: RunWriter) -> None:
-        self.writer = writer
-        self.failed: BaseException | None = None
-        self.dropped = 0
-        self._held: list[Entry] = []
-        self._bytes = 0
-        self._retry_at = 0.0
-        self._closed = False
-
-    def append(self, entry: Entry, *, hold: bool = True, last: bool = False) -> bool:
-        """Appends an entry after everything that is held. `False`: it is not stored (yet)."""
-        if self._closed or (self.dropped and not last):
-            self.dropped += len(entry.drafts)
-            return False
-        urgent = last or not hold
-        if self._held and not urgent and ambient.monotonic_ms() < self._retry_at:
-            return self._hold(entry)
-        whole = entries([*self._held, entry]) if self._held else entry
-        try:
-            self.writer.append(whole.drafts, whole.bodies, whole.durability)
-        except Exception as fault:  # noqa: BLE001  # whatever a store raises, the agent goes on
-            self.failed = self.failed or fault
-            self._retry_at = ambient.monotonic_ms() + _RETRY_MS
-            return self._hold(entry) if hold else False
-        self._held, self._bytes = [], 0
-        return True
-
-    def _hold(self, entry: Entry) -> bool:
-        """Whether the entry will be written if the store comes back."""
-        self._bytes += sum(len(body.data) for body in entry.bodies)
-        if len(self._held) >= _HELD_ENTRIES or self._bytes > _HELD_BYTES:
-            self.dropped += len(entry.drafts)
-            return False
-        self._held.append(entry)
-        return True
-
-    def check(self) -> None:
-        """Writes what is grouped, to know before the end whether it can be written."""
-        try:
-            self.writer.flush()
-        except Exception as fault:  # noqa: BLE001  # see append
-            self.failed = self.failed or fault
-
-    def close(self) -> None:
-        """Gives the run up. Never raises."""
-        if self._closed:
-            return
-        self._closed = True
-        try:
-            self.writer.close()
-        except Exception as fault:  # noqa: BLE001  # see append
-            self.failed = self.failed or fault

@@ -15,7 +15,7 @@ from agentloupe.errors import LoupeError, StoreError
 from agentloupe.event import Head
 from agentloupe.jsontext import Json
 from agentloupe.ports import Boundary, Opening, RunWriter, Session, Store
-from agentloupe.privacy import Rules
+from agentloupe.privacy import Rules, scrub, scrub_text
 from agentloupe.recorder import Recorder, error_name, status_of
 from agentloupe.run import Owner, Run
 from agentloupe.scribe import Scribe, Started
@@ -159,7 +159,7 @@ class RecordOpener:
             Scribe(trace_id=ambient.new_trace_id(), root_span=ambient.new_span_id()),
             rules=rules,
             scope=task_id or writer.run_id,
-            strict=settings.strict if self._strict is None else self._strict or opening.strict,
+            strict=opening.strict or (settings.strict if self._strict is None else self._strict),
             refuse_writes=settings.write_without_store == "refuse",
         )
         recorder.start(self._started(opening, settings, rules, task_id))
@@ -181,15 +181,27 @@ class RecordOpener:
         known = {"task_id": task_id, "entry": opening.entry}
         facts.update({label: value for label, value in known.items() if value is not None})
         if self._argv is not None:
-            facts["argv"] = list(self._argv)
+            facts["argv"] = list[Json](_without_secrets(self._argv, rules))
         return Started(
             agent=opening.agent,
             name=self._name or opening.name or opening.agent,
             arguments=opening.arguments,
             tags=tuple(dict.fromkeys((*opening.tags, *self._tags))),
             facts=facts,
-            bodies={"snapshot": _snapshot(settings, opening), "rules": rules.as_json()},
+            bodies={"snapshot": scrub(_snapshot(settings, opening), rules).value, "rules": rules.as_json()},
         )
+
+
+def _without_secrets(argv: Sequence[str], rules: Rules) -> list[str]:
+    """A command line as it may be kept: `--api-key VALUE` and what looks like a credential are taken out."""
+    kept: list[str] = []
+    option = ""
+    for word in argv:
+        named = scrub({option: word}, rules).value if option else None
+        value = named.get(option) if isinstance(named, dict) else None
+        kept.append(value if isinstance(value, str) else scrub_text(word, rules))
+        option = word.lstrip("-") if word.startswith("-") and "=" not in word else ""
+    return kept
 
 
 def _snapshot(settings: Settings, opening: Opening) -> Json:

@@ -466,3 +466,14 @@ def test_results_keep_their_types(store: Store) -> None:
     recording = store.recording(store.runs()[0].id)
     stored: Any = recording.body(recording.events[-1].output_digest)
     assert codecs.decode(stored["result"]) == order
+
+
+def test_a_command_line_is_kept_without_its_secrets() -> None:
+    store = open_url("memory:")
+    argv = ["python", "x.py", "--api-key", "LOUPE-CANARY-1", "--token=LOUPE-CANARY-2", "--city", "Beijing", "a b"]
+    with ambient.opening_with(RecordOpener(store, argv=argv)), loupe.recording("r") as block:
+        pass
+    started = store.recording(block.run_id).events[0]
+    assert started.attrs["argv"] == [
+        *("python", "x.py", "--api-key", "[removed:api-key]", "--token=[removed:token]", "--city", "Beijing", "a b")
+    ]

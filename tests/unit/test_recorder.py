@@ -166,8 +166,8 @@ def test_a_failure_is_said_once_and_the_run_is_lossy(caplog: pytest.LogCaptureFi
 
 
 def test_what_is_stored_is_a_whole_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentloupe.recorder._HELD_ENTRIES", 2)
-    monkeypatch.setattr("agentloupe.recorder._RETRY_MS", 0.0)
+    monkeypatch.setattr("agentloupe.book._HELD_ENTRIES", 2)
+    monkeypatch.setattr("agentloupe.book._RETRY_MS", 0.0)
     store = Faulty(4, 3)
     record(store)
     run = run_of(store)
@@ -189,7 +189,7 @@ def test_a_write_is_refused_without_its_intent_and_runs_by_setting() -> None:
 
 
 def test_a_refused_write_is_on_the_record_when_the_store_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentloupe.recorder._RETRY_MS", 0.0)
+    monkeypatch.setattr("agentloupe.book._RETRY_MS", 0.0)
     store = Faulty(10_000)
     opener = RecordOpener(store, settings=Settings(root=Path.cwd(), db="unused"))  # type: ignore[arg-type]
     with ambient.opening_with(opener), loupe.recording("r"):
