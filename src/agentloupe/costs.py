@@ -166,7 +166,7 @@ class PriceTable:
             model: name as the provider gives it: dated snapshots (`NAME-2026-02-01`) and names behind router and
                 provider prefixes (`router/NAME`) are found, names that only begin alike are not.
             usage: the usage object as sent.
-            provider: who answered, where the same model has several prices.
+            provider: who answered (a name, or the host of its API), where the same model has several prices.
             at: when, UTC in ISO 8601, since prices change.
         """
         tokens = tokens_of(usage)
@@ -244,12 +244,15 @@ def _library_model(model: str, provider: str | None) -> tuple[Any, Any] | None:
 
     snapshot = data_snapshot.get_snapshot()
     parts = model.split("/")
-    asked = [(provider, model)] if provider else []
-    asked += [(parts[start - 1], "/".join(parts[start:])) for start in range(1, len(parts))]
-    asked += [(None, model), *((None, name) for name in _names(model)[1:])]
-    for who, name in asked:
+    by_host = f"https://{provider}" if provider and "." in provider else None
+    asked: list[tuple[str | None, str | None, str]] = []
+    if provider:
+        asked.append((None, by_host, model) if by_host else (provider, None, model))
+    asked += [(parts[start - 1], None, "/".join(parts[start:])) for start in range(1, len(parts))]
+    asked += [(None, None, model), *((None, None, name) for name in _names(model)[1:])]
+    for who, host, name in asked:
         try:
-            found = snapshot.find_provider_model(name, None, who, None)
+            found = snapshot.find_provider_model(name, None, who, host)
         except LookupError:
             continue
         if _really(name.lower(), found[1]):

@@ -92,6 +92,15 @@ def test_a_price_of_the_library_is_exact() -> None:
     assert PriceTable.load().cost("gpt-4o-mini", usage, at=AT, provider="127.0.0.1") == Decimal("0.00018")
 
 
+def test_the_same_model_costs_what_its_provider_asks() -> None:
+    table, model = PriceTable.load(), "llama-3.3-70b-versatile"
+    assert table.cost(model, dict(USAGE), at=AT) is None
+    assert table.cost(model, dict(USAGE), at=AT, provider="api.groq.com") is not None
+    assert table.cost(model, dict(USAGE), at=AT, provider="groq") == table.cost(
+        model, dict(USAGE), at=AT, provider="api.groq.com"
+    )
+
+
 def test_own_prices_beat_the_library() -> None:
     table = PriceTable({"gpt-4o-mini": Prices(Decimal(1), Decimal(1))})
     assert table.cost("gpt-4o-mini", dict(USAGE)) == 1100

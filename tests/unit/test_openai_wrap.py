@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -389,6 +391,22 @@ def test_wrapping_keeps_the_object_and_its_type(model: Model) -> None:
     assert type(client) is kind
     assert client.chat.completions is made
     assert type(wrap(model.client())) is kind
+
+
+def test_threads_that_wrap_at_once_agree(model: Model) -> None:
+    clients = [model.client() for _ in range(4)]
+    clients += clients
+    start = threading.Barrier(len(clients))
+
+    def work(client: Any) -> Any:
+        start.wait()
+        return wrap(client)
+
+    with ThreadPoolExecutor(len(clients)) as pool:
+        wrapped = list(pool.map(work, clients))
+    assert all(one is other for one, other in zip(wrapped, clients, strict=True))
+    assert len({type(client) for client in wrapped}) == 1
+    assert type(wrapped[0]).__mro__[1] is OpenAI
 
 
 def test_copies_are_wrapped(model: Model) -> None:

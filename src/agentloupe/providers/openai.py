@@ -28,8 +28,6 @@ __all__ = ["install", "uninstall", "wrap", "wrap_openai"]
 
 Client = TypeVar("Client")
 
-_RAW = "x-stainless-raw-response"  # how the SDK's own `with_raw_response` tells its `create` what is wanted
-
 
 def wrap(client: Client) -> Client:
     """Puts an OpenAI client under the boundary, in place, and returns it. Wrapping again changes nothing.
@@ -211,11 +209,4 @@ def _plain(args: tuple[Any, ...], arguments: Mapping[str, Any]) -> bool:
     """Whether these arguments of `create` ask for a whole answer; anything else is met again in `request`."""
     if args or calls.SENDING.get() is not None or "messages" not in arguments or "model" not in arguments:
         return False
-    if arguments.get("stream") is True:
-        return False
-    headers: object = arguments.get("extra_headers")
-    if not headers:
-        return True
-    return isinstance(headers, Mapping) and all(
-        str(n).lower() != _RAW for n in cast("Mapping[object, object]", headers)
-    )
+    return not arguments.get("stream") and not calls.asks_raw(arguments.get("extra_headers"))

@@ -18,11 +18,21 @@ from agentloupe.providers.openai_answer import decoded, encoded, with_request_id
 from agentloupe.providers.openai_body import Body
 from agentloupe.providers.tries import Tries
 
-__all__ = ["SENDING", "ChatCall", "PassedCall", "Sending", "answered", "from_arguments", "from_options", "try_ended"]
+__all__ = [
+    "SENDING",
+    "ChatCall",
+    "PassedCall",
+    "Sending",
+    "answered",
+    "asks_raw",
+    "from_arguments",
+    "from_options",
+    "try_ended",
+]
 
 _log = logging.getLogger("agentloupe")
 _PATH = "/chat/completions"
-_RAW = "x-stainless-raw-response"
+_RAW = "x-stainless-raw-response"  # how the SDK's own `with_raw_response` tells its methods what is wanted
 
 
 # --- while a request is on its way ------------------------------------------------------------------------------------
@@ -277,14 +287,20 @@ def from_options(
     return ChatCall(client, body, lambda: send(cast_to, plain), send_other, {}, parser)
 
 
+def asks_raw(headers: object) -> bool:
+    """Whether these headers of a request ask the SDK for its raw response."""
+    return isinstance(headers, Mapping) and any(
+        str(n).lower() == _RAW for n in cast("Mapping[object, object]", headers)
+    )
+
+
 def _why_not(cast_to: Any, options: Any, stream: bool) -> str | None:
     """Why this request is not recorded, or `None`."""
     if options.method.lower() != "post" or options.url != _PATH:
         return "this endpoint is not recorded yet"
     if stream:
         return "streams are not recorded yet"
-    headers: object = options.headers
-    if isinstance(headers, Mapping) and any(str(n).lower() == _RAW for n in cast("Mapping[object, object]", headers)):
+    if asks_raw(options.headers):
         return "raw responses are not recorded yet"
     from openai.types.chat import ChatCompletion
 
