@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from agentloupe.instrument import agent, idempotency_key, receipt, tool
     from agentloupe.looping import finish, messages_at, run_loop
     from agentloupe.overrides import Overrides, apply_overrides
+    from agentloupe.providers.http import http_transport
     from agentloupe.providers.openai import wrap, wrap_openai
-    from agentloupe.reads import check, env, now, random, retrieve, rng, state, uuid4
+    from agentloupe.reads import check, env, now, patched, random, retrieve, rng, state, uuid4
     from agentloupe.replaying import replay
 
 __version__ = "0.1.0"
@@ -40,10 +41,12 @@ _HOME = {
     "finish": "looping",
     "fork": "forking",
     "fork_run": "forking",
+    "http_transport": "providers.http",
     "idempotency_key": "instrument",
     "messages_at": "looping",
     "now": "reads",
     "open_store": "api",
+    "patched": "reads",
     "random": "reads",
     "receipt": "instrument",
     "record": "api",
@@ -77,10 +80,12 @@ __all__ = [
     "finish",
     "fork",
     "fork_run",
+    "http_transport",
     "idempotency_key",
     "messages_at",
     "now",
     "open_store",
+    "patched",
     "random",
     "receipt",
     "record",

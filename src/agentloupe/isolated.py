@@ -40,7 +40,7 @@ from agentloupe.tape import Tape
 __all__ = ["GRACE_SECONDS", "ReplayLaunch", "main", "replay_code", "replay_command", "replay_launch"]
 
 GRACE_SECONDS: Final = 10.0
-"""So long may a child go on after the stop signal."""
+"""So long may a child go on after the stop signal; the variable `LOUPE_GRACE` says otherwise, in seconds."""
 
 _NAMESPACE: Final = "child process in an empty network namespace"
 _HOOKED: Final = "child process with an audit hook"
@@ -243,7 +243,7 @@ class ReplayLaunch:
 
     def _stopped(self) -> None:
         """The program has been told to stop; it has some seconds."""
-        timer = threading.Timer(GRACE_SECONDS, self._give_up)
+        timer = threading.Timer(float(os.environ.get("LOUPE_GRACE", GRACE_SECONDS)), self._give_up)
         timer.daemon = True
         timer.start()
 

@@ -27,7 +27,7 @@ from agentloupe.ports import Perform, Serve
 from agentloupe.recorder import status_of
 from agentloupe.report import LEVELS, Divergence, DivergenceKind, Level, ReplayReport, Side, Verdict
 from agentloupe.serving import Bodies, LaneCursor
-from agentloupe.tape import RecordedCall, Tape, outer_of
+from agentloupe.tape import PATCHED, RecordedCall, Tape, outer_of
 
 __all__ = ["NOT_OBSERVED", "Reached", "Replayer", "Settings"]
 
@@ -144,6 +144,8 @@ class Replayer:
             where = place()
             given = self.settings.scrub(call.input)
             key = key_of(call.kind, call.name, given)
+            if call.kind == "check" and call.name.startswith(PATCHED):
+                return Serve(any(recorded.mark for recorded in self.tape.with_key(key)))
             lane = self._lane(where.lane)
             recorded = lane.next()
             if recorded is None or not (self._agree(recorded, call, key) or self._overridden(recorded, call, given)):
@@ -268,10 +270,8 @@ class Replayer:
     def _lane(self, path: str) -> LaneCursor:
         lane = self._lanes.get(path)
         if lane is None:
-            calls = self.tape.lane(path)
-            lane = self._lanes[path] = LaneCursor(
-                [c for c in calls if not c.inner] if calls and calls[0].inner else calls
-            )
+            calls = [call for call in self.tape.lane(path) if not call.inner and not call.mark]
+            lane = self._lanes[path] = LaneCursor(calls)
         return lane
 
     def _agree(self, recorded: RecordedCall, call: Call, key: str) -> bool:

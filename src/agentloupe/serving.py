@@ -40,7 +40,7 @@ class Bodies:
         self._given += 1
         plain = self._window.get(name)
         try:
-            if plain is not None and not any(mark in plain for mark in _MARKS):
+            if plain is not None and (b'{"$' not in plain or not any(mark in plain for mark in _MARKS)):
                 return loads(plain)
             return unpack(name, self._get)
         except KeyError:

@@ -12,17 +12,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, cast
+from typing import Final, Literal, cast
 
 from agentloupe.call import NO_ATTRS, Attrs, Effect, Kind, Source
 from agentloupe.errors import Corrupt, Truncated
 from agentloupe.event import FINAL_TYPES, KIND_OF_TYPE, Event
 from agentloupe.recording import Recording
 
-__all__ = ["CallStatus", "RecordedCall", "Tape", "outer_of", "read_tape"]
+__all__ = ["PATCHED", "CallStatus", "RecordedCall", "Tape", "outer_of", "read_tape"]
 
 CallStatus = Literal["ok", "error", "cancelled", "unknown", "denied", "open"]
 """How a recorded call ended; `open` has no end on the tape."""
+
+PATCHED: Final = "patched "
+"""Checks of this name's beginning mark deliberate changes of the code (`reads.patched`): they have no turn."""
 
 _OPENING = frozenset({"model.requested", "tool.allowed", "span.started"})
 _BETWEEN: Mapping[str, frozenset[str]] = {
@@ -81,6 +84,11 @@ class RecordedCall:
     inner: bool = False
     latest: str = field(default="", repr=False)
 
+    @property
+    def mark(self) -> bool:
+        """Whether it only marks a deliberate change of the code."""
+        return self.kind == "check" and self.name.startswith(PATCHED)
+
 
 class Tape:
     """All calls of one recording. Immutable once read.
@@ -90,7 +98,7 @@ class Tape:
         started: the `run.started` event.
         finished: the `run.finished` event, or `None` (running, or interrupted).
         calls: every call in order of its first event.
-        driven: the calls that control logic itself makes (all but the inner ones), in the same order.
+        driven: the calls that control logic itself makes (all but inner ones and marks), in the same order.
         lanes: the paths of all lanes, in order of appearance.
     """
 
@@ -99,7 +107,7 @@ class Tape:
         self.started = started
         self.finished = finished
         self.calls: tuple[RecordedCall, ...] = tuple(calls)
-        self.driven: tuple[RecordedCall, ...] = tuple(call for call in calls if not call.inner)
+        self.driven: tuple[RecordedCall, ...] = tuple(call for call in calls if not call.inner and not call.mark)
         self._lanes = _in_lanes(self.calls)
         self.lanes: tuple[str, ...] = tuple(self._lanes)
         self._by_id = {call.call_id: call for call in calls}

@@ -135,7 +135,7 @@ def test_clients_that_insist_on_a_key_find_one_and_none_stays() -> None:
 # --- children ---------------------------------------------------------------------------------------------------------
 
 CHILD = """
-import ctypes, os, socket
+import ctypes, os, socket, threading
 import agentloupe as loupe
 
 @loupe.tool(effect="read")
@@ -157,6 +157,11 @@ def asks() -> list[object]:
     if os.environ.get("WAY") == "keys":
         with open(os.environ["OUT"], "w") as out:
             out.write(os.environ["OPENAI_API_KEY"])
+    if os.environ.get("WAY") == "still":
+        try:
+            get(2)
+        except BaseException:
+            threading.Event().wait()
     if os.environ.get("WAY") == "deaf":
         while True:
             try:
@@ -217,6 +222,15 @@ def test_a_child_has_no_key_and_one_that_does_not_listen_is_ended(child: Path) -
     assert deaf.divergence is not None
     assert (deaf.exit_code, deaf.divergence.kind) == (1, "extra")
     del os.environ["OPENAI_API_KEY"]
+
+
+@pytest.mark.slow
+def test_a_child_that_sits_still_after_the_stop_is_ended(child: Path) -> None:
+    recording = _recorded()
+    way = _environment(child, "still", LOUPE_GRACE="0.2")
+    report = replay_code(recording, "leaky_child:asks", environment=way, timeout=30)  # type: ignore[arg-type]
+    assert report.divergence is not None
+    assert (report.exit_code, report.divergence.kind) == (1, "extra")
 
 
 def test_code_that_is_not_there_is_refused(child: Path) -> None:

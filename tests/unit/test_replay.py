@@ -313,6 +313,34 @@ def test_changed_code_is_information() -> None:
     REAL.clear()
 
 
+def test_a_patched_mark_lets_old_recordings_pass_through_a_deliberate_change() -> None:
+    def version(how: str) -> Any:
+        @loupe.agent(name="changing")
+        def changing() -> list[str]:
+            if how == "old":
+                return [look("one")]
+            if how == "new, mark removed":
+                return [look("one"), look("two")]
+            first = [] if how == "new, mark moved" else [look("one")]
+            if loupe.patched("ask twice"):
+                first = first or [look("one")]
+                return [*first, look("two")]
+            return first or [look("one")]
+
+        return changing
+
+    old = record_in(MemoryStore(), version("old"))
+    new = record_in(MemoryStore(), version("new"))
+    REAL.clear()
+    for how, recording in (("new", old), ("new, mark moved", old), ("new", new), ("new, mark moved", new)):
+        report = replay(recording, version(how))
+        assert report.verdict == "pass", (how, report.text())
+    assert replay(new, version("new, mark removed")).verdict == "pass"
+    assert replay(old, version("new, mark removed")).exit_code == 1
+    assert loupe.patched("outside of runs") is True
+    assert REAL == []
+
+
 def test_a_block_is_replayed_by_the_program_that_opens_it(workdir: Path) -> None:
     store = open_url(workdir / "x.db")
 
@@ -393,6 +421,31 @@ def test_a_run_without_a_failure_has_nothing_to_reach() -> None:
     with pytest.raises(ReplayRefused) as refused:
         program.replayed(program.recorded(), until_failure=True)
     assert refused.value.reason == "no_failure"
+
+
+def test_a_debugger_opens_in_the_frame_of_the_failed_call(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from io import StringIO
+
+    from agentloupe.replaying import debug_here
+
+    @loupe.tool(effect="read")
+    def pay(order: int) -> None:
+        raise ConnectionError("refused")
+
+    @loupe.agent(name="payer")
+    def payer() -> None:
+        treasure = 40 + 2
+        pay(treasure)
+
+    recording = record_in(MemoryStore(), payer)
+    monkeypatch.setattr("sys.stdin", StringIO("p 'treasure', treasure\nc\n"))
+    report = replay(recording, payer, until_failure=debug_here)
+    assert report.verdict == "reached"
+    shown = capsys.readouterr()
+    assert "('treasure', 42)" in shown.out
+    assert "tool pay failed here with ConnectionError" in shown.err
 
 
 def test_an_interrupted_run_that_ends_in_a_failure_can_be_entered(failing: Program) -> None:
