@@ -12,7 +12,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import cast
+from typing import NoReturn, cast
 
 from agentloupe import ambient, codecs
 from agentloupe.ambient import HasPlace, Lane, Place
@@ -35,7 +35,7 @@ from agentloupe.run import Engine
 from agentloupe.scribe import Entry, Scribe, Started, entries
 from agentloupe.tape import RecordedCall
 
-__all__ = ["ForkOpener", "ForkPlan", "ForkSession", "Forker"]
+__all__ = ["Ended", "ForkOpener", "ForkPlan", "ForkSession", "Forker"]
 
 _BY_POLICY = frozenset({"tool", "retrieval", "other"})
 
@@ -219,6 +219,23 @@ class _Pen(Recorder):
         if self._spend is not None and isinstance(call, Call) and call.kind == "llm":
             self._spend.add(call.facts(call.encode(value)))
         return super().finished(perform, value)
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What a fork says when it has ended.
+
+    Attributes:
+        begun: the new run exists.
+        refusal: why it could not begin, or was stopped by a rule.
+        applied: edits by path: to how many requests they were applied.
+        kept: kept calls that had another input than recorded.
+    """
+
+    begun: bool
+    refusal: LoupeError | None
+    applied: Mapping[str, int]
+    kept: int
 
 
 class Forker:
@@ -593,6 +610,14 @@ class Forker:
         )
         return self.refusal
 
+    def ended(self) -> Ended:
+        """What is to be said now that the agent has ended."""
+        stop = self.stopped
+        refusal: LoupeError | None = self.refusal
+        if refusal is None and isinstance(stop, LoupeError) and (not self.begun or isinstance(stop, ForkRefused)):
+            refusal = stop
+        return Ended(self.begun, refusal, dict(self.applied), self.kept)
+
     def end(self, status: OutcomeStatus, output: Json, facts: Mapping[str, Json]) -> None:
         """Ends the new run."""
         more: dict[str, Json] = {}
@@ -666,6 +691,7 @@ class ForkOpener:
     def __init__(self, forker: Forker, *, check_arguments: bool = False) -> None:
         self.forker = forker
         self.check_arguments = check_arguments
+        self.refusal: ForkRefused | None = None
         self.session: ForkSession | None = None
 
     def open(self, opening: Opening) -> ForkSession:
@@ -677,18 +703,22 @@ class ForkOpener:
         """
         recorded = self.forker.plan.cut.tape.started.name
         if self.session is not None:
-            raise ForkRefused("the program starts a second agent: a fork is one run", reason="second_agent")
+            self._refuse("second_agent", "the program starts a second agent: a fork is one run")
         if opening.agent != recorded:
-            raise ForkRefused(
-                f"the program starts agent {opening.agent!r}, the parent is a run of {recorded!r}", reason="other_agent"
+            self._refuse(
+                "other_agent", f"the program starts agent {opening.agent!r}, the parent is a run of {recorded!r}"
             )
         if self.check_arguments and not self.forker.plan.code_changed and not self._same_arguments(opening):
-            raise ForkRefused(
-                f"agent {opening.agent!r} is called with other arguments than in the parent", reason="other_arguments"
+            self._refuse(
+                "other_arguments", f"agent {opening.agent!r} is called with other arguments than in the parent"
             )
         self.session = ForkSession(self.forker.plan.run_id, self.forker)
         self.forker.opened(opening)
         return self.session
+
+    def _refuse(self, reason: str, message: str) -> NoReturn:
+        self.refusal = self.refusal or ForkRefused(message, reason=reason)
+        raise ForkRefused(message, reason=reason)
 
     def _same_arguments(self, opening: Opening) -> bool:
         plan = self.forker.plan

@@ -19,8 +19,8 @@ from agentloupe.cassette import Cassette, Take, takes_of
 from agentloupe.cautions import cautions, read_history
 from agentloupe.cut import Cut, cut_at, cut_at_start, index_of
 from agentloupe.edits import Edit, apply_edits
-from agentloupe.errors import Corrupt, ForkRefused, LoupeError, ReplayMismatch, RunNotFound, UsageError
-from agentloupe.forker import Forker, ForkOpener, ForkPlan
+from agentloupe.errors import Corrupt, ForkRefused, LoupeError, RunNotFound, UsageError
+from agentloupe.forker import Ended, Forker, ForkOpener, ForkPlan
 from agentloupe.instrument import as_agent
 from agentloupe.loop import Limits, Loop, Model, Spend, Tools, content_of
 from agentloupe.looping import tool_functions
@@ -33,7 +33,7 @@ from agentloupe.run import Engine, Run
 from agentloupe.tape import RecordedCall, Tape, read_tape
 from agentloupe.verify import verify
 
-__all__ = ["MAX_REPEAT", "Family", "ForkResult", "ForkWishes"]
+__all__ = ["MAX_REPEAT", "Family", "ForkResult", "ForkWishes", "with_fields"]
 
 MAX_REPEAT = 3
 """Repeats at once; more are a job."""
@@ -118,6 +118,24 @@ def _figures(run: Run) -> Json:
         "new_output_tokens": run.new_output_tokens,
         "error": run.error,
     }
+
+
+def with_fields(wishes: ForkWishes, more: Mapping[str, Any]) -> ForkWishes:
+    """Single arguments over the whole: fields of wishes, of overrides and of limits by their names."""
+    own = {name: value for name, value in more.items() if name in ForkWishes.__dataclass_fields__}
+    limits = {name: value for name, value in more.items() if name in Limits.__dataclass_fields__}
+    rest = {name: value for name, value in more.items() if name not in own and name not in limits}
+    chosen = replace(wishes, **own)
+    if limits:
+        chosen = replace(chosen, limits=replace(chosen.limits, **limits))
+    unknown = [name for name in rest if name not in Overrides.__dataclass_fields__]
+    if unknown:
+        from agentloupe.edits import nearest
+
+        known = [*Overrides.__dataclass_fields__, *ForkWishes.__dataclass_fields__, *Limits.__dataclass_fields__]
+        close = nearest(unknown[0], known)
+        raise UsageError(f"unknown override {unknown[0]!r}", hint=f"did you mean {close!r}?" if close else None)
+    return replace(chosen, overrides=replace(chosen.overrides, **rest)) if rest else chosen
 
 
 # --- one family of forks ----------------------------------------------------------------------------------------------
@@ -245,7 +263,7 @@ class Family:
     def _one(self, overrides: Overrides, arm: str | None) -> Run:
         plan = self.plan(overrides, arm)
         if self.engine == "own":
-            self._own(plan)
+            self.own(plan)
         else:
             self._generic(plan)
         run = self.store.run(plan.run_id)
@@ -256,9 +274,9 @@ class Family:
             )
         return run
 
-    def plan(self, overrides: Overrides, arm: str | None) -> ForkPlan:
-        """The plan of one fork, with a run id and a cassette of its own."""
-        run_id = f"{self.parent.id}-fork-{ambient.random_hex(6)}"
+    def plan(self, overrides: Overrides, arm: str | None, run_id: str | None = None) -> ForkPlan:
+        """The plan of one fork, with a run id (default: a new one) and a cassette of its own."""
+        run_id = run_id or f"{self.parent.id}-fork-{ambient.random_hex(6)}"
         at = "the start" if self.cut.step is None else f"step {self.cut.step}"
         facts: dict[str, Json] = {} if arm is None else {"arm": arm}
         if self.parent.task_id is not None:
@@ -268,7 +286,9 @@ class Family:
         return ForkPlan(
             run_id=run_id,
             cut=self.cut,
-            open=lambda: self.store.start(run_id, project.Projector, owner=_owner(), share=self.parent.id),
+            open=lambda new_id=run_id: self.store.start(
+                new_id, project.Projector, owner=_owner(), share=self.parent.id
+            ),
             cassette=cassette,
             rules=self.rules,
             engine=self.engine,
@@ -333,7 +353,8 @@ class Family:
 
     # --- own code -----------------------------------------------------------------------------------------------------
 
-    def _own(self, plan: ForkPlan) -> None:
+    def own(self, plan: ForkPlan) -> None:
+        """Runs one fork of own code."""
         assert self.agent is not None, "the engine was chosen by it"
         agent = as_agent(self.agent, self.cut.tape.started.name)
         args, kwargs = arguments_of(self.cut.tape)
@@ -345,27 +366,20 @@ class Family:
                     _to_the_end(result)
         except KeyboardInterrupt:
             raise
-        except ReplayMismatch:
-            if forker.begun:
-                raise
-        except BaseException as error:
+        except BaseException:
+            # What the agent raised is its run's error, recorded there; and a refusal is told below.
             if not forker.begun and forker.refusal is None:
                 raise
-            if isinstance(error, SystemExit | asyncio.CancelledError) or forker.begun:
-                pass
-        self.noted(forker)
+        self.noted(forker.ended())
 
-    def noted(self, forker: Forker) -> None:
+    def noted(self, ended: Ended) -> None:
         """Takes over what a fork says when it has ended. Raises its refusal, if it was refused."""
-        stop = forker.stopped
-        if forker.refusal is not None:
-            raise forker.refusal
-        if isinstance(stop, LoupeError) and (not forker.begun or isinstance(stop, ForkRefused)):
-            raise stop
-        for path, count in forker.applied.items():
+        if ended.refusal is not None:
+            raise ended.refusal
+        for path, count in ended.applied.items():
             self.notes.append(f"{path} was applied to {count} request{'' if count == 1 else 's'}")
-        if forker.kept:
-            self.notes.append(f"{forker.kept} kept calls have another input than recorded (code changed)")
+        if ended.kept:
+            self.notes.append(f"{ended.kept} kept calls have another input than recorded (code changed)")
 
     # --- the generic loop ---------------------------------------------------------------------------------------------
 
@@ -404,7 +418,7 @@ class Family:
             raise
         else:
             session.finished(message)
-        self.noted(forker)
+        self.noted(forker.ended())
 
     def _with_results(self, request: dict[str, Json], plan: ForkPlan) -> dict[str, Json]:
         """The request with changed results of kept tool steps in its history."""

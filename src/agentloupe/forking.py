@@ -8,11 +8,10 @@ run = fork_run(store, run_id, 3, Overrides(), llm_call)                      # w
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from typing import Any, Literal
 
-from agentloupe.errors import RunNotFound, UsageError
-from agentloupe.forkfamily import MAX_REPEAT, Family, ForkResult, ForkWishes
+from agentloupe.errors import RunNotFound
+from agentloupe.forkfamily import MAX_REPEAT, Family, ForkResult, ForkWishes, with_fields
 from agentloupe.loop import Limits, LlmCall, Model, from_llm_call
 from agentloupe.looping import tool_functions
 from agentloupe.overrides import NO_OVERRIDES, Overrides
@@ -56,7 +55,7 @@ def fork(
     """
     from agentloupe.api import open_store, resolve
 
-    chosen = _wishes(wishes or ForkWishes(), more)
+    chosen = with_fields(wishes or ForkWishes(), more)
     where = store if store is not None else open_store()
     return Family(where, resolve(where, run), from_step, agent, provider, chosen).fork()
 
@@ -89,21 +88,3 @@ def fork_run(
     if store.run(run_id) is None:
         raise RunNotFound(f"no run {run_id!r}", hint="`agentloupe list` shows what there is")
     return Family(store, run_id, from_step, None, from_llm_call(llm_call), wishes).fork().candidates[0]
-
-
-def _wishes(wishes: ForkWishes, more: Mapping[str, Any]) -> ForkWishes:
-    """Single arguments over the whole: fields of wishes, of overrides and of limits by their names."""
-    own = {name: value for name, value in more.items() if name in ForkWishes.__dataclass_fields__}
-    limits = {name: value for name, value in more.items() if name in Limits.__dataclass_fields__}
-    rest = {name: value for name, value in more.items() if name not in own and name not in limits}
-    chosen = replace(wishes, **own)
-    if limits:
-        chosen = replace(chosen, limits=replace(chosen.limits, **limits))
-    unknown = [name for name in rest if name not in Overrides.__dataclass_fields__]
-    if unknown:
-        from agentloupe.edits import nearest
-
-        known = [*Overrides.__dataclass_fields__, *ForkWishes.__dataclass_fields__, *Limits.__dataclass_fields__]
-        close = nearest(unknown[0], known)
-        raise UsageError(f"unknown override {unknown[0]!r}", hint=f"did you mean {close!r}?" if close else None)
-    return replace(chosen, overrides=replace(chosen.overrides, **rest)) if rest else chosen

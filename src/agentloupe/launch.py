@@ -33,7 +33,7 @@ __all__ = ["OPENERS", "Launch", "command", "main", "wrap_clients", "write_spec"]
 OPENERS: dict[str, str] = {
     "record": "agentloupe.launch:record_launch",
     "replay": "agentloupe.isolated:replay_launch",
-    "fork": "agentloupe.forking:fork_launch",
+    "fork": "agentloupe.forkchild:fork_launch",
 }
 """Verb -> `module:function`; the function takes the spec and gives a `Launch`."""
 

@@ -7,7 +7,7 @@ applied to N and to later requests. Four forms of request are known by their fie
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal, cast
 
 from agentloupe.canonical import Json
@@ -26,6 +26,7 @@ __all__ = [
     "compile_overrides",
     "form_of",
     "further_instructions",
+    "overrides_as_json",
     "overrides_from_json",
     "parse_set",
 ]
@@ -457,3 +458,27 @@ def overrides_from_json(value: Mapping[str, Json]) -> Overrides:
         return Overrides(**given)
     except (AttributeError, TypeError, ValueError) as wrong:
         raise UsageError(f"overrides have a wrong shape: {wrong}") from wrong
+
+
+def overrides_as_json(overrides: Overrides) -> dict[str, Json]:
+    """Overrides as a JSON object with what is set; `overrides_from_json` reads it back."""
+    given: dict[str, Json] = {}
+    for name in (f.name for f in fields(Overrides)):
+        value = getattr(overrides, name)
+        if value == getattr(NO_OVERRIDES, name):
+            continue
+        if name in ("messages", "tools"):
+            given[name] = [asdict(edit) for edit in value]
+        elif name == "tool_results":
+            given[name] = {str(idx): result for idx, result in value.items()}
+        elif name == "set_paths":
+            given[name] = [[path, v] for path, v in value]
+        else:
+            given[name] = _plain(value)
+    return given
+
+
+def _plain(value: Any) -> Json:
+    if isinstance(value, Mapping):
+        return dict(cast("Mapping[str, Json]", value))
+    return list(cast("tuple[Json, ...]", value)) if isinstance(value, tuple) else cast("Json", value)
