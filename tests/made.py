@@ -75,7 +75,8 @@ def weather_like(run_id: str = "made") -> Recording:
     asked: Attrs = {"role": "assistant", "content": None, "tool_calls": [{"id": "c1", "function": {"name": "get"}}]}
     made.model(history, dict(asked))
     made.call("tool", "get", {"city": "Oslo", "big": 2**70, "half": 1.0}, {"page": "x" * 5000, "c": 11.9})
-    history += [dict(asked), {"role": "tool", "tool_call_id": "c1", "content": "x" * 3000}]
+    history.append(dict(asked))
+    history.append({"role": "tool", "tool_call_id": "c1", "content": "x" * 3000})
     made.model(history, {"role": "assistant", "content": "11.9 °C"})
     made.call("clock", "now", None, {"$datetime": "2026-04-01T10:00:00+00:00"})
     return made.finish("11.9 °C")

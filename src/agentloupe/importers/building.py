@@ -165,7 +165,7 @@ class RunBuilder:
         """
         at, marks = self._time("run", started_at)
         if started_at is None and near is not None:
-            at, _ = self._time("run", near)
+            at = self._at = _near(near) or at
         known: dict[str, Json] = {
             "source_format": self._format,
             "source_digest": self._part,
@@ -207,7 +207,9 @@ class RunBuilder:
             notes.append(f"times without a zone were taken as UTC ({self._assumed})")
         if self._untimed:
             all_of_them = self._untimed == len(self._spans)
-            notes.append("times are not known" if all_of_them else f"times of {self._untimed} steps are not known")
+            notes.append(
+                "times are not known" if all_of_them else f"when some steps began is not known ({self._untimed})"
+            )
         if self._partial:
             notes.append(f"{self._partial} model requests are not whole")
         text = "; ".join(notes) or None
@@ -328,6 +330,14 @@ class RunBuilder:
 
 def _as_it_is(value: object) -> Json:
     return cast("Json", value)
+
+
+def _near(value: Json) -> str | None:
+    """A time that only stands in for another one; `None` when it cannot be read."""
+    try:
+        return moment(value).at
+    except ValueError:
+        return None
 
 
 def _ms_between(began: str, at: str) -> float:
