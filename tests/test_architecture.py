@@ -25,7 +25,7 @@ PACKAGE = "agentloupe"
 
 # Room (module or folder directly under the package) by layer. Layers of one rank do not know each other.
 ROOMS: dict[str, tuple[str, ...]] = {
-    "WORDS": ("errors", "jsontext", "canonical", "arguments", "seal", "call", "event", "run", "step"),
+    "WORDS": ("errors", "quick", "jsontext", "canonical", "arguments", "seal", "call", "event", "run", "step"),
     "PORTS": ("pack", "codecs", "recording", "ports", "ambient", "scribe", "settings", "schedule"),
     "ENGINE": (
         *(
@@ -43,6 +43,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
             "overrides",
             "edits",
         ),
+        *("cut", "cautions", "difference", "expectations", "explain", "serving"),
         *("policy", "forker", "loop", "align", "news", "compare", "costs", "verify"),
     ),
     "ADAPTERS": ("store", "providers", "importers", "exporters"),
@@ -56,7 +57,13 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "replaying",
         "isolated",
         "facade",
+        "replaysession",
         "forking",
+        "forkfamily",
+        "forkchild",
+        "looping",
+        "pricing",
+        "deleting",
         "exchange",
         "comparing",
         "demo",
@@ -168,8 +175,8 @@ def at_import_time(tree: ast.AST) -> Iterator[ast.AST]:
 def room_of(dotted: str) -> str | None:
     """The room that an imported name lies in; None for foreign modules, FRONT for public names of the package."""
     parts = dotted.split(".")
-    if parts[0] != PACKAGE:
-        return None
+    if parts[0] != PACKAGE or dotted == f"{PACKAGE}.__version__":
+        return None  # the version is a fact, no door
     inner = parts[1] if len(parts) > 1 else ""
     return inner if inner in LAYER_OF else FRONT
 

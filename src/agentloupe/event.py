@@ -29,6 +29,7 @@ from typing import Any, Literal, cast, get_args
 from agentloupe.call import NO_ATTRS, Attrs, Kind, Nothing, Source
 from agentloupe.canonical import Json
 from agentloupe.errors import Corrupt, VersionUnknown
+from agentloupe.quick import maker
 
 __all__ = [
     "EVENT_TYPES",
@@ -40,6 +41,7 @@ __all__ = [
     "EventType",
     "Head",
     "from_envelope",
+    "sealed_event",
 ]
 
 SCHEMA_VERSION = 1
@@ -251,12 +253,27 @@ def from_envelope(envelope: Mapping[str, Any], prev_hash: str, hash: str) -> Eve
             _good_shapes.add(shape)
     if "bodies" in envelope and not all(type(digest) is str for digest in envelope["bodies"].values()):
         raise Corrupt(f"event at {where} has bodies that are no digests")
-    try:
-        return Event(**cast("dict[str, Any]", envelope), prev_hash=prev_hash, hash=hash)
-    except TypeError as wrong:
-        raise Corrupt(f"event at {where} lacks a required field") from wrong
+    if not envelope.keys() >= _REQUIRED:
+        raise Corrupt(f"event at {where} lacks {sorted(_REQUIRED - envelope.keys())}")
+    values = {**_DEFAULTS, **envelope}
+    values["prev_hash"] = prev_hash
+    values["hash"] = hash
+    return _make(map(values.__getitem__, _EVENT_FIELDS))
 
 
+_EVENT_FIELDS: tuple[str, ...] = tuple(f.name for f in fields(Event))
+_REQUIRED: frozenset[str] = frozenset({"type", "event_id", "recorded_at", "run_id", "sequence"})
+_DEFAULTS: Mapping[str, Any] = {f.name: f.default for f in fields(Draft) if f.name not in _REQUIRED}
+_make = maker(Event, _EVENT_FIELDS)
+
+
+def sealed_event(draft: Draft, run_id: str, sequence: int, prev_hash: str, hash: str) -> Event:
+    """The event that a draft becomes."""
+    return _make_sealed((*_all_of_draft(draft), run_id, sequence, prev_hash, hash))
+
+
+_all_of_draft: Callable[[Draft], tuple[Any, ...]] = attrgetter(*_DRAFT_FIELDS)
+_make_sealed = maker(Event, (*_DRAFT_FIELDS, "run_id", "sequence", "prev_hash", "hash"))
 _SHAPES_KEPT = 1000
 _good_shapes: set[tuple[object, ...]] = set()
 """Names and types of fields that were found to be right; a handful in any run."""

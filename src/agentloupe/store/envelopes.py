@@ -1,6 +1,6 @@
 """Sealed envelopes on disk: canonical bytes, compressed against a sample of what all of them have in common.
 
-An envelope is some 600 bytes, mostly names and hex digits; alone it hardly shrinks, against the sample it takes a third.
+An envelope is some 600 bytes, mostly names and hex digits; alone it hardly shrinks, against the sample it takes less than half.
 The sample is part of the file's form: it is never edited. A better one gets another schema of the file.
 """
 
@@ -27,7 +27,8 @@ _SAMPLE = (
 )
 _LARGEST = 1 << 26
 """Bytes that an envelope may have."""
-_LEVEL = 1
+_LEVEL = -2
+"""Quick: half the time of level 1 for a quarter more bytes."""
 _PLAIN = b"{"
 
 
@@ -36,7 +37,6 @@ class _Local(threading.local):
 
     def __init__(self) -> None:
         sample = zstandard.ZstdCompressionDict(_SAMPLE, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
-        sample.precompute_compress(level=_LEVEL)  # pyright: ignore[reportUnknownMemberType]  # its stub leaves it open
         self.compress = zstandard.ZstdCompressor(level=_LEVEL, dict_data=sample, write_dict_id=False).compress
         self.decompress = zstandard.ZstdDecompressor(dict_data=sample).decompress
 

@@ -15,6 +15,7 @@ import orjson
 
 from agentloupe.call import NO_ATTRS
 from agentloupe.canonical import Json, dumps, loads
+from agentloupe.quick import maker
 from agentloupe.run import COUNTED, Counts, Run
 from agentloupe.step import Step
 
@@ -22,7 +23,7 @@ __all__ = ["FORM", "run_bytes", "run_from", "step_bytes", "step_from"]
 
 FORM = 1
 
-_NOT_KEPT = frozenset({"input", "output", "error", "loaded", "cost", "run_id"})
+_NOT_KEPT = frozenset({"run_id", "input", "output", "error", "loaded", "cost"})
 """Fields of a step that come from bodies, prices or the key of the row."""
 _STEP_FIELDS = tuple(f.name for f in fields(Step) if f.name not in _NOT_KEPT)
 _ATTRS_AT = _STEP_FIELDS.index("attrs")
@@ -61,7 +62,10 @@ def step_from(run_id: str, data: bytes) -> Step:
     elif _has_float(values[_ATTRS_AT]):
         # orjson reads integers beyond 64 bits as floats; the strict reader keeps them.
         values = cast("list[Any]", _values(data))
-    return Step(run_id=run_id, **dict(zip(_STEP_FIELDS, values, strict=True)))
+    return _make_step((*values, run_id, None, None, None, False, None))
+
+
+_make_step = maker(Step, (*_STEP_FIELDS, "run_id", "input", "output", "error", "loaded", "cost"))
 
 
 def _has_float(attrs: Mapping[str, object]) -> bool:

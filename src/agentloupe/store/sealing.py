@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from operator import attrgetter
-from typing import Any, cast
+from dataclasses import dataclass
+from typing import cast
 
 from agentloupe.canonical import Json, canonical
 from agentloupe.errors import Corrupt
-from agentloupe.event import Draft, Event, Head
+from agentloupe.event import Draft, Event, Head, sealed_event
 from agentloupe.seal import check_chain, link_bytes
 
 __all__ = ["Sealed", "seal_drafts", "whole_chain"]
-
-_FIELDS = tuple(f.name for f in fields(Draft))
-_values = cast("Any", attrgetter(*_FIELDS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +32,7 @@ def seal_drafts(run_id: str, head: Head, drafts: Sequence[Draft]) -> Sealed:
         sequence += 1
         envelope = canonical(cast("Json", draft.envelope(run_id, sequence)))
         sealed = link_bytes(before, envelope)
-        made = dict(zip(_FIELDS, _values(draft), strict=True))
-        events.append(Event(**made, run_id=run_id, sequence=sequence, prev_hash=before, hash=sealed))
+        events.append(sealed_event(draft, run_id, sequence, before, sealed))
         envelopes.append(envelope)
         before = sealed
     return Sealed(tuple(events), tuple(envelopes), Head(sequence, before))

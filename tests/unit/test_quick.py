@@ -1,0 +1,50 @@
+"""Instances made without `__init__` are like any other."""
+
+from __future__ import annotations
+
+from dataclasses import FrozenInstanceError, dataclass, fields, replace
+
+import pytest
+
+from agentloupe.event import Event
+from agentloupe.quick import maker
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    a: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pair(Base):
+    b: str = "x"
+
+
+@dataclass(frozen=True)
+class Loose:
+    a: int
+
+
+def test_an_instance_is_like_one_made_the_long_way() -> None:
+    made = maker(Pair, ["b", "a"])(["y", 1])
+    assert made == Pair(1, "y")
+    assert hash(made) == hash(Pair(1, "y"))
+    assert replace(made, a=2) == Pair(2, "y")
+    with pytest.raises(FrozenInstanceError):
+        made.a = 3  # type: ignore[misc]
+
+
+def test_an_event_can_be_made_so() -> None:
+    long = Event(type="run.started", event_id="e", recorded_at="t", run_id="r", sequence=1, prev_hash="0", hash="1")
+    names = [field.name for field in fields(Event)]
+    assert maker(Event, names)([getattr(long, name) for name in names]) == long
+
+
+def test_every_field_is_needed_and_no_other() -> None:
+    for names in (["a"], ["a", "b", "c"], ["a", "c"]):
+        with pytest.raises(TypeError):
+            maker(Pair, names)
+    with pytest.raises(TypeError, match="no slot"):
+        maker(Loose, ["a"])
+    with pytest.raises(ValueError, match="argument"):
+        maker(Pair, ["a", "b"])([1])
