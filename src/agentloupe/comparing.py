@@ -160,10 +160,17 @@ def _answer(trace: Trace, outputs: Callable[[Sequence[Step]], Mapping[int, Json]
         root = trace.steps[0]
         result = outputs([root]).get(root.idx) if root.status == "ok" else None
         if result is not None:
-            return result
+            return _text_of(result)  # the plain loop returns the whole message
     last = next((s for s in reversed(trace.steps) if s.kind == "llm" and s.status == "ok"), None)
     message = outputs([last]).get(last.idx) if last is not None else None
-    return message.get("content") if isinstance(message, dict) else message
+    return _text_of(message)
+
+
+def _text_of(message: Json) -> Json:
+    """The text of an assistant message; any other value as it is."""
+    if isinstance(message, dict) and message.get("role", "assistant") == "assistant" and "content" in message:
+        return message["content"]
+    return message
 
 
 # --- what differs in a row --------------------------------------------------------------------------------------------

@@ -3,135 +3,58 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
+from agentloupe.cli import forkoptions as options
 from agentloupe.cli.arms import show_forks
+from agentloupe.cli.asking import ask
 from agentloupe.cli.common import AsJson, Database, Debug, RunRef, opened
-from agentloupe.cli.output import Output, harmless, pretty
-from agentloupe.errors import CassetteMiss, UsageError
+from agentloupe.cli.output import Output
+from agentloupe.errors import UsageError
 from agentloupe.jsontext import Json, loads
 
-_Set = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="PATH=VALUE",
-        help="Change any part of the request; VALUE is JSON or text. May be repeated.",
-        show_default=False,
-    ),
-]
+if TYPE_CHECKING:
+    from agentloupe.forkfamily import ForkResult, ForkWishes
+    from agentloupe.overrides import Overrides
+    from agentloupe.policy import Allow
+    from agentloupe.ports import Store
 
 
 def command(
     run: RunRef,
-    script: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[-- COMMAND...]", help="The agent's script, to fork with its own code.", show_default=False
-        ),
-    ] = None,
-    start: Annotated[
-        str,
-        typer.Option(
-            "--from",
-            metavar="STEP|start",
-            help="A model step, or start: the agent anew from its recorded input.",
-            show_default=False,
-        ),
-    ] = "",
-    code: Annotated[
-        str | None,
-        typer.Option(metavar="MODULE:FUNCTION", help="The agent, to fork with its own code.", show_default=False),
-    ] = None,
-    engine: Annotated[
-        Literal["own", "generic"] | None,
-        typer.Option(
-            help="own: your code runs. generic: the plain agent loop. Default: own when there is code.",
-            show_default=False,
-        ),
-    ] = None,
-    system_prompt: Annotated[
-        str | None, typer.Option(metavar="TEXT|@FILE", help="Another system prompt.", show_default=False)
-    ] = None,
-    model: Annotated[str | None, typer.Option(help="Another model.", show_default=False)] = None,
-    temperature: Annotated[float | None, typer.Option(help="Another temperature.", show_default=False)] = None,
-    top_p: Annotated[float | None, typer.Option(help="Another top_p.", show_default=False)] = None,
-    seed: Annotated[int | None, typer.Option(help="Another seed.", show_default=False)] = None,
-    max_tokens: Annotated[
-        int | None, typer.Option(help="Another limit of tokens for each answer.", show_default=False)
-    ] = None,
-    set_: _Set = None,
-    unset: Annotated[
-        list[str] | None,
-        typer.Option(metavar="PATH", help="Take a part of the request out. May be repeated.", show_default=False),
-    ] = None,
-    overrides: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Overrides as JSON; single options go over it.", show_default=False),
-    ] = None,
-    tool: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME=POLICY",
-            help="Who answers a tool: cassette (default), stub[:JSON], sandbox:MODULE:FUNCTION, human, live.",
-            show_default=False,
-        ),
-    ] = None,
-    live: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME[:read]",
-            help="Run this pure tool for real (with :read, also one that reads). Needs --reason.",
-            show_default=False,
-        ),
-    ] = None,
-    reason: Annotated[
-        list[str] | None, typer.Option(metavar="TEXT", help="Why the live tool may run.", show_default=False)
-    ] = None,
-    tools_from: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MODULE", help="Where the functions of live tools are (generic engine).", show_default=False
-        ),
-    ] = None,
-    on_miss: Annotated[
-        Literal["error", "abort", "human"],
-        typer.Option(help="When the cassette has no answer: tell the model, stop, or ask you."),
-    ] = "error",
-    repeat: Annotated[int, typer.Option(help="How many candidates, 1 to 3; several are paired with controls.")] = 1,
-    control: Annotated[
-        bool | None,
-        typer.Option(
-            "--control/--no-control", help="Also fork with nothing changed. Default: when repeated.", show_default=False
-        ),
-    ] = None,
-    max_steps: Annotated[int, typer.Option(min=1, help="Model calls of the new part at most.")] = 12,
-    max_cost: Annotated[
-        str | None,
-        typer.Option(metavar="AMOUNT", help="Stop when the new part has cost this much.", show_default=False),
-    ] = None,
-    max_seconds: Annotated[float | None, typer.Option(help="Stop after this time.", show_default=False)] = None,
-    require_faithful: Annotated[
-        bool,
-        typer.Option(
-            "--require-faithful", help="Refuse a fork in which an answer was neither real nor recorded for that call."
-        ),
-    ] = False,
-    code_changed: Annotated[
-        bool,
-        typer.Option("--code-changed", help="Own code: let inputs before STEP differ (tool arguments must agree)."),
-    ] = False,
-    fail_on: Annotated[
-        Literal["miss", "diff"] | None,
-        typer.Option(help="Exit with 1 on a miss, or when the road differs from the parent's.", show_default=False),
-    ] = None,
+    script: options.Script = None,
+    start: options.Start = "",
+    code: options.Code = None,
+    engine: options.Engine = None,
+    system_prompt: options.SystemPrompt = None,
+    model: options.Model = None,
+    temperature: options.Temperature = None,
+    top_p: options.TopP = None,
+    seed: options.Seed = None,
+    max_tokens: options.MaxTokens = None,
+    set_: options.SetPaths = None,
+    unset: options.Unset = None,
+    overrides: options.OverridesFile = None,
+    tool: options.Tool = None,
+    live: options.Live = None,
+    reason: options.Reason = None,
+    tools_from: options.ToolsFrom = None,
+    on_miss: options.OnMiss = "error",
+    repeat: options.Repeat = 1,
+    control: options.Control = None,
+    max_steps: options.MaxSteps = 12,
+    max_cost: options.MaxCost = None,
+    max_seconds: options.MaxSeconds = None,
+    require_faithful: options.RequireFaithful = False,
+    code_changed: options.CodeChanged = False,
+    fail_on: options.FailOn = None,
     as_json: AsJson = False,
     db: Database = None,
     debug: Debug = False,
@@ -143,86 +66,88 @@ def command(
 
     Examples: agentloupe fork last --from 3 --system-prompt "Answer in one sentence.";
     agentloupe fork last --from 3 --temperature 0.9 --repeat 3;
-    agentloupe fork last --from start --code my_app.agents:support
+    agentloupe fork last --from start -- python my_agent.py "a question"
     """
-    from agentloupe.api import resolve
-    from agentloupe.forking import ForkWishes, fork
-    from agentloupe.loop import Limits
-    from agentloupe.policy import parse_tool
-
+    given = dict(locals())
     if code and script:
         raise UsageError("fork takes --code or a command behind --, not both")
     out = Output(as_json)
-    wishes = ForkWishes(
-        overrides=_overrides(
-            overrides,
-            system_prompt,
-            set_,
-            unset,
-            {"model": model, "temperature": temperature, "top_p": top_p, "seed": seed, "max_tokens": max_tokens},
-        ),
-        tools=dict(parse_tool(text) for text in tool or ()),
-        live=_allowed(live, reason),
-        functions=_functions(tools_from),
-        on_miss=on_miss,
-        ask=_ask,
-        repeat=repeat,
-        control=control,
-        engine=engine,
-        limits=Limits(max_steps=max_steps, max_cost=_amount(max_cost), max_seconds=max_seconds),
-        require_faithful=require_faithful,
-        code_changed=code_changed,
-        price=_price(),
-    )
+    at = _from(start)
+    wishes = _wishes(given)
     with opened(db) as store:
-        run_id = resolve(store, run)
-        at = _from(start)
-        if script:
-            raise UsageError(
-                "fork with a command behind -- is not there yet", hint="name the agent: --code MODULE:FUNCTION"
-            )
-        result = fork(run_id, code, from_step=at, store=store, wishes=wishes)
+        result = _forked(store, run, at, wishes, code, script)
         failed = show_forks(out, store, result, fail_on)
     raise typer.Exit(failed)
+
+
+def _forked(
+    store: Store, run: str, at: int | Literal["start"], wishes: ForkWishes, code: str | None, script: list[str] | None
+) -> ForkResult:
+    if script:
+        from agentloupe.forkchild import fork_command
+
+        return fork_command(run, script, from_step=at, store=store, wishes=wishes)
+    from agentloupe.forking import fork
+
+    return fork(run, code, from_step=at, store=store, wishes=wishes)
 
 
 def _from(start: str) -> int | Literal["start"]:
     if start == "start":
         return "start"
-    if not start.isdecimal():
+    if not start.isdecimal() or not start.isascii() or len(start) > 9:
         raise UsageError(
-            "--from wants the number of a model step, or start" if start else "fork needs --from STEP",
+            f"--from {start}: neither the number of a model step nor start" if start else "fork needs --from STEP",
             hint="agentloupe show RUN numbers the steps; fork from one of kind llm",
         )
     return int(start)
 
 
-def _overrides(
-    file: Path | None,
-    system_prompt: str | None,
-    sets: list[str] | None,
-    unset: list[str] | None,
-    single: Mapping[str, Any],
-) -> Any:
-    from agentloupe.overrides import NO_OVERRIDES, overrides_from_json, parse_set
+def _wishes(given: Mapping[str, Any]) -> ForkWishes:
+    """The options as the verb takes them."""
+    from agentloupe.forkfamily import ForkWishes
+    from agentloupe.loop import Limits
+    from agentloupe.policy import parse_tool
 
-    chosen = NO_OVERRIDES
-    if file is not None:
-        try:
-            value = loads(file.read_bytes())
-        except ValueError as wrong:
-            raise UsageError(f"--overrides {file}: not JSON: {wrong}") from wrong
-        if not isinstance(value, dict):
-            raise UsageError(f"--overrides {file}: not a JSON object")
-        chosen = overrides_from_json(value)
-    given = {name: value for name, value in single.items() if value is not None}
-    if system_prompt is not None:
-        given["system_prompt"] = _text(system_prompt)
-    if sets:
-        given["set_paths"] = (*chosen.set_paths, *(parse_set(text) for text in sets))
-    if unset:
-        given["unset_paths"] = (*chosen.unset_paths, *unset)
-    return replace(chosen, **given)
+    limits = Limits(max_steps=given["max_steps"], max_cost=_amount(given["max_cost"]), max_seconds=given["max_seconds"])
+    as_they_are = ("on_miss", "repeat", "control", "engine", "require_faithful", "code_changed")
+    return ForkWishes(
+        overrides=_overrides(given),
+        tools=dict(parse_tool(text) for text in given["tool"] or ()),
+        live=_allowed(given["live"], given["reason"]),
+        functions=_functions(given["tools_from"], given["live"] or ()),
+        ask=ask,
+        limits=limits,
+        price=_price(),
+        **{name: given[name] for name in as_they_are},
+    )
+
+
+def _overrides(given: Mapping[str, Any]) -> Overrides:
+    from agentloupe.overrides import NO_OVERRIDES, parse_set
+
+    chosen = NO_OVERRIDES if given["overrides"] is None else _from_file(given["overrides"])
+    names = ("model", "temperature", "top_p", "seed", "max_tokens")
+    changed = {name: given[name] for name in names if given[name] is not None}
+    if given["system_prompt"] is not None:
+        changed["system_prompt"] = _text(given["system_prompt"])
+    if given["set_"]:
+        changed["set_paths"] = (*chosen.set_paths, *(parse_set(text) for text in given["set_"]))
+    if given["unset"]:
+        changed["unset_paths"] = (*chosen.unset_paths, *given["unset"])
+    return replace(chosen, **changed)
+
+
+def _from_file(file: Path) -> Overrides:
+    from agentloupe.overrides import overrides_from_json
+
+    try:
+        value = loads(file.read_bytes())
+    except ValueError as wrong:
+        raise UsageError(f"--overrides {file}: not JSON: {wrong}") from wrong
+    if not isinstance(value, dict):
+        raise UsageError(f"--overrides {file}: not a JSON object")
+    return overrides_from_json(value)
 
 
 def _text(given: str) -> str:
@@ -235,7 +160,7 @@ def _text(given: str) -> str:
         raise UsageError(f"--system-prompt {given}: not UTF-8 text") from wrong
 
 
-def _allowed(live: list[str] | None, reason: list[str] | None) -> Mapping[str, Any]:
+def _allowed(live: list[str] | None, reason: list[str] | None) -> Mapping[str, Allow]:
     """The allowlist entries of the tools named live: reasons of the command line, else those of the configuration."""
     from agentloupe.policy import parse_live
     from agentloupe.settings import load
@@ -250,17 +175,20 @@ def _allowed(live: list[str] | None, reason: list[str] | None) -> Mapping[str, A
     return parse_live(live, [known[text.partition(":")[0]] for text in live])
 
 
-def _functions(module: str | None) -> Mapping[str, Callable[..., object]]:
+def _functions(module: str | None, live: Sequence[str]) -> Mapping[str, Callable[..., object]]:
+    """The functions of a module that stand for tools: those that are decorated, and plain ones that are named live."""
     if module is None:
         return {}
     sys.path.insert(0, "")
     try:
-        found = import_module(module)
+        found = vars(import_module(module))
     except ImportError as wrong:
         hint = "run the command where the module can be imported"
         raise UsageError(f"--tools-from {module}: {wrong}", hint=hint) from wrong
-    tools = [value for value in vars(found).values() if hasattr(value, "__loupe_tool__")]
-    return {value.__loupe_tool__.name: value for value in tools}
+    named = [text.partition(":")[0] for text in live]
+    plain = {name: found[name] for name in named if callable(found.get(name))}
+    decorated = {value.__loupe_tool__.name: value for value in found.values() if hasattr(value, "__loupe_tool__")}
+    return {**plain, **decorated}
 
 
 def _amount(text: str | None) -> Decimal | None:
@@ -289,31 +217,3 @@ def _price() -> Callable[[Mapping[str, Json]], Decimal | None]:
         )
 
     return price
-
-
-def _ask(question: Any) -> Json:
-    """Asks on the terminal for a tool's result."""
-    err = sys.stderr
-    if not sys.stdin.isatty():
-        raise CassetteMiss(
-            f"{question.tool} needs an answer from a person, and nobody is at this terminal",
-            hint="choose another --on-miss, or a stub",
-        )
-    because = "its policy is human" if question.because == "policy" else "no recorded result exists for this call"
-    err.write(
-        f"\n{harmless(question.tool)} asks for its result ({because}). Arguments:\n{harmless(pretty(question.arguments))}\n"
-    )
-    if question.nearest:
-        err.write(f"nearest recorded call: {harmless(question.nearest)}\n")
-    while True:
-        err.write("result as JSON (or text): ")
-        err.flush()
-        line = sys.stdin.readline()
-        if not line:
-            raise CassetteMiss(f"no answer was given for {question.tool}")
-        if not line.strip():
-            continue
-        try:
-            return loads(line)
-        except ValueError:
-            return line.rstrip("\n")

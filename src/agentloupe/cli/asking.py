@@ -1,0 +1,42 @@
+"""Asks the person at the terminal for the result of a tool, while a fork waits."""
+
+from __future__ import annotations
+
+import sys
+
+from agentloupe.cli.output import harmless, pretty
+from agentloupe.errors import CassetteMiss
+from agentloupe.jsontext import Json, loads
+from agentloupe.policy import Question
+
+__all__ = ["ask"]
+
+
+def ask(question: Question) -> Json:
+    """Asks on standard error and reads one line: JSON, or else text. A child process finds this function by its name.
+
+    Raises:
+        CassetteMiss: nobody is at this terminal, or no answer was given.
+    """
+    if not sys.stdin.isatty():
+        raise CassetteMiss(
+            f"{question.tool} needs an answer from a person, and nobody is at this terminal",
+            hint="choose another --on-miss, or a stub",
+        )
+    because = "its policy is human" if question.because == "policy" else "no recorded result exists for this call"
+    asked = f"\n{question.tool} asks for its result ({because}). Arguments:\n{pretty(question.arguments)}\n"
+    if question.nearest:
+        asked += f"nearest recorded call: {question.nearest}\n"
+    sys.stderr.write(harmless(asked))
+    while True:
+        sys.stderr.write("result as JSON (or text): ")
+        sys.stderr.flush()
+        line = sys.stdin.readline()
+        if not line:
+            raise CassetteMiss(f"no answer was given for {question.tool}")
+        if not line.strip():
+            continue
+        try:
+            return loads(line)
+        except ValueError:
+            return line.rstrip("\n")
