@@ -130,12 +130,24 @@ class Packer:
             TypeError: not JSON; the message names the path. ValueError: nested too deep.
         """
         self._new = []
-        if shared_lists and isinstance(value, dict) and not _is_mark(value):
-            text = self._request(value)
-        else:
-            text = self._inner(value, dumps(value), _LEVELS)
-        digest = self._body(text)
+        known = dict(self._known)
+        try:
+            if shared_lists and isinstance(value, dict) and not _is_mark(value):
+                text = self._request(value)
+            else:
+                text = self._inner(value, dumps(value), _LEVELS)
+            digest = self._body(text)
+        except Exception:
+            # What was made on the way is not given out, so nothing may refer to it later.
+            self._given.difference_update(body.digest for body in self._new)
+            self._known = known
+            raise
         return Packed(digest, self._new)
+
+    def forget(self) -> None:
+        """Starts anew, after bodies that were given out could not be stored: nothing refers to them any more."""
+        self._given.clear()
+        self._known.clear()
 
     def adopt(self, digest: str, get: Callable[[Sequence[str]], Mapping[str, bytes]]) -> Json:
         """Takes over a packed value of another packer (a fork's parent): later lists share with its lists.
@@ -187,7 +199,7 @@ class Packer:
 
     # --- lists that grow ---
 
-    def _request(self, value: dict[str, Json]) -> bytes:
+    def _request(self, value: Mapping[str, Json]) -> bytes:
         members = [
             b"%s:%s"
             % (

@@ -847,6 +847,8 @@ def test_reading_is_plain_json_for_people() -> None:
         "e": Declined("x", limit=decimal.Decimal(1)),
         "b": b"text",
         "money": decimal.Decimal("1.10"),
+        "half": fractions.Fraction(1, 2),
+        "span": dt.timedelta(days=1, seconds=5),
         "lost": len,
     }
     assert decode_for_reading(encode(value).wire) == {
@@ -861,6 +863,8 @@ def test_reading_is_plain_json_for_people() -> None:
         "e": "Declined: declined: x",
         "b": "text",
         "money": "1.10",
+        "half": "1/2",
+        "span": "1 day, 0:00:05",
         "lost": "(not recordable: builtin_function_or_method)",
     }
 

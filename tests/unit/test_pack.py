@@ -230,6 +230,21 @@ def test_packing_again_gives_the_same_digest_and_no_body() -> None:
         assert Packer().pack(value) == first
 
 
+def test_nothing_refers_to_what_was_not_given_out() -> None:
+    shelf, packer = Shelf(), Packer()
+    messages: list[Any] = [message(3000) for _ in range(4)]
+    with pytest.raises(TypeError):
+        packer.pack({"messages": messages, "later": [(1,)]}, shared_lists=True)  # type: ignore[dict-item]
+    digest = shelf.put(packer.pack({"messages": messages}, shared_lists=True))
+    assert unpack(digest, shelf.get) == {"messages": messages}
+    lost = packer.pack({"messages": [*messages, message(3000)]}, shared_lists=True)
+    packer.forget()
+    shelf = Shelf()
+    digest = shelf.put(packer.pack({"messages": [*messages, message()]}, shared_lists=True))
+    assert lost.digest not in shelf.bodies
+    assert len(unpack(digest, shelf.get)["messages"]) == 5  # type: ignore[index,call-overload,arg-type]
+
+
 def test_a_value_that_is_edited_after_packing_does_not_change_what_is_known() -> None:
     shelf, packer = Shelf(), Packer()
     messages: list[Any] = [message() for _ in range(5)]

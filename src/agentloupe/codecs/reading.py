@@ -8,6 +8,8 @@ from typing import cast
 from agentloupe.canonical import Json, dumps
 from agentloupe.codecs.exceptions import error_line
 from agentloupe.codecs.tags import tag_of
+from agentloupe.codecs.walk import Decoder
+from agentloupe.errors import NotRebuildable
 
 __all__ = ["decode_for_reading"]
 
@@ -31,7 +33,7 @@ def _shown(wire: Json) -> Json:
             return {name: _shown(item) for name, item in wire.items()}
         try:
             return show(wire[tag])
-        except (TypeError, ValueError, LookupError):
+        except (TypeError, ValueError, LookupError, NotRebuildable):
             return wire
     return [_shown(item) for item in wire] if isinstance(wire, list) else wire
 
@@ -81,12 +83,18 @@ def _as_text(inside: Json) -> Json:
     return inside if isinstance(inside, str) else _first(inside)
 
 
+def _told(tag: str) -> Callable[[Json], Json]:
+    """Small values that Python tells well itself."""
+    return lambda inside: str(Decoder().value({tag: inside}))
+
+
 _SHOW: dict[str, Callable[[Json], Json]] = {
     **dict.fromkeys(("$tuple", "$set", "$frozenset", "$namespace"), _shown),
     **dict.fromkeys(("$datetime", "$time"), _as_text),
     **dict.fromkeys(("$float", "$decimal", "$uuid", "$date", "$zoneinfo", "$type"), lambda inside: inside),
     **dict.fromkeys(("$path", "$namedtuple", "$dataclass", "$custom"), _second),
     **dict.fromkeys(("$bytes", "$bytearray"), _bytes),
+    **{tag: _told(tag) for tag in ("$timedelta", "$timezone", "$range", "$complex", "$fraction")},
     "$deque": _first,
     "$dict": _pairs,
     "$ordered": _pairs,
