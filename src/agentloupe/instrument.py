@@ -303,7 +303,12 @@ class _About:
         self.name = name
         self._tags = tags
         self._written = written
+        self._method = _first_parameter(written) in ("self", "cls")
         self._source: str | None = None
+
+    def arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> codecs.Encoded:
+        """What it is called with; of a method without `self`, so that it is replayed by a bound method."""
+        return codecs.encode({"args": list(args[1:] if self._method else args), "kwargs": kwargs})
 
     def open(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         from agentloupe.sessions import open_session
@@ -313,7 +318,7 @@ class _About:
         return open_session(
             Opening(
                 agent=self.name,
-                arguments=codecs.encode({"args": list(args), "kwargs": kwargs}).wire,
+                arguments=self.arguments(args, kwargs).wire,
                 entry=entry_of(self._written),
                 source_digest=self._source or None,
                 tags=self._tags,
@@ -321,9 +326,16 @@ class _About:
         )
 
     def span(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
-        encoded = codecs.encode({"args": list(args), "kwargs": kwargs})
+        encoded = self.arguments(args, kwargs)
         lost = _lost(encoded)
         return Call(kind="agent", name=self.name, input=encoded.wire, encode=encode, decode=codecs.decode, lost=lost)
+
+
+def _first_parameter(function: Callable[..., Any]) -> str | None:
+    try:
+        return next(iter(inspect.signature(function).parameters), None)
+    except (TypeError, ValueError):
+        return None
 
 
 def source_digest(function: Callable[..., Any]) -> str | None:

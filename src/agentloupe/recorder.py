@@ -28,7 +28,7 @@ from agentloupe.run import Coverage
 from agentloupe.scribe import Entry, Scribe, Started
 from agentloupe.toolwatch import ToolWatch
 
-__all__ = ["Recorder", "error_name", "idempotency_key", "status_of", "unrecordable_in"]
+__all__ = ["Recorder", "error_name", "idempotency_key", "status_of", "unrecordable_in", "what_is_lost"]
 
 _log = logging.getLogger("agentloupe")
 
@@ -187,7 +187,7 @@ class Recorder:
         except Exception as fault:  # noqa: BLE001  # see decide
             self._trouble(fault)
         if lost and self._strict:
-            raise Unrecordable(_what_is_lost(f"the result of {turn.call.name!r}", lost))
+            raise Unrecordable(what_is_lost(f"the result of {turn.call.name!r}", lost))
         return value
 
     def failed(self, perform: Perform, error: BaseException) -> None:
@@ -213,6 +213,7 @@ class Recorder:
     def start(self, what: Started) -> None:
         """Stores `run.started`. Never raises."""
         try:
+            self._lower_for(unrecordable_in(what.arguments), "the agent's arguments")
             arguments = self._scrubbed(what.arguments, "arguments").value
             with self._lock:
                 self._book.append(self._scribe.started(replace(what, arguments=arguments), ambient.now()))
@@ -261,7 +262,7 @@ class Recorder:
         if call.lost:
             self._lower_for(call.lost, f"arguments of {call.name}")
             if self._strict or call.effect == "write":
-                raise Unrecordable(_what_is_lost(f"the arguments of {call.name!r}", call.lost))
+                raise Unrecordable(what_is_lost(f"the arguments of {call.name!r}", call.lost))
         if "not_recorded" in call.attrs:
             why = call.attrs["not_recorded"]
             self._covered.lower("limited_replay", f"{call.name} passed without a record ({why})")
@@ -403,7 +404,8 @@ def _facts(call: Call, output: Json) -> Attrs:
         return {"facts_failed": error_name(fault)}
 
 
-def _what_is_lost(what: str, lost: Sequence[tuple[str, str]]) -> str:
+def what_is_lost(what: str, lost: Sequence[tuple[str, str]]) -> str:
+    """Says of `what` which part cannot be recorded."""
     path, kind = lost[0]
     more = f" (and {len(lost) - 1} more)" if len(lost) > 1 else ""
     return f"{what} cannot be recorded: {path} is of type {kind}{more}"

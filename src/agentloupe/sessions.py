@@ -11,12 +11,12 @@ from pathlib import Path
 
 from agentloupe import ambient, codecs, project, snapshot
 from agentloupe.call import OutcomeStatus
-from agentloupe.errors import LoupeError, StoreError
+from agentloupe.errors import LoupeError, StoreError, Unrecordable
 from agentloupe.event import Head
 from agentloupe.jsontext import Json
 from agentloupe.ports import Boundary, Opening, RunWriter, Session, Store
 from agentloupe.privacy import Rules, scrub, scrub_text
-from agentloupe.recorder import Recorder, error_name, status_of
+from agentloupe.recorder import Recorder, error_name, status_of, unrecordable_in, what_is_lost
 from agentloupe.run import Owner, Run
 from agentloupe.scribe import Scribe, Started
 from agentloupe.settings import Settings, load
@@ -149,8 +149,16 @@ class RecordOpener:
         self._argv = argv
 
     def open(self, opening: Opening) -> Session:
-        """Begins a recording. Never raises for want of a store: then nothing is recorded, which is said once."""
+        """Begins a recording. For want of a store nothing is recorded, which is said once.
+
+        Raises:
+            Unrecordable: an argument of the agent cannot be recorded, and the session is strict.
+        """
         settings = self._settings or settings_here()
+        strict = opening.strict or (settings.strict if self._strict is None else self._strict)
+        lost = unrecordable_in(opening.arguments)
+        if lost and strict:
+            raise Unrecordable(what_is_lost(f"what the agent {opening.agent!r} is called with", lost))
         task_id = opening.task_id or self._task_id
         store, writer = self._writer(opening.agent, settings)
         rules = rules_of(settings)
@@ -159,7 +167,7 @@ class RecordOpener:
             Scribe(trace_id=ambient.new_trace_id(), root_span=ambient.new_span_id()),
             rules=rules,
             scope=task_id or writer.run_id,
-            strict=opening.strict or (settings.strict if self._strict is None else self._strict),
+            strict=strict,
             refuse_writes=settings.write_without_store == "refuse",
         )
         recorder.start(self._started(opening, settings, rules, task_id))

@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import datetime as dt
 import logging
+import threading
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 
 import agentloupe as loupe
 from agentloupe import ambient, codecs
-from agentloupe.errors import RunNotFound, UsageError
+from agentloupe.errors import RunNotFound, Unrecordable, UsageError
 from agentloupe.instrument import as_agent, declared_tools, entry_of, tool_of
 from agentloupe.ports import Store
 from agentloupe.sessions import RecordOpener
@@ -477,3 +478,29 @@ def test_a_command_line_is_kept_without_its_secrets() -> None:
     assert started.attrs["argv"] == [
         *("python", "x.py", "--api-key", "[removed:api-key]", "--token=[removed:token]", "--city", "Beijing", "a b")
     ]
+
+
+def test_an_agent_that_is_a_method_is_recorded_without_self(store: Store) -> None:
+    class Desk:
+        @loupe.agent
+        def answer(self, question: str) -> str:
+            return question + "!"
+
+    assert Desk().answer("x") == "x!"
+    recording = store.recording(store.runs()[0].id)
+    assert recording.body(recording.events[0].input_digest) == {"args": ["x"], "kwargs": {}}
+    assert store.runs()[0].coverage == "full"
+
+
+def test_arguments_of_an_agent_that_cannot_be_recorded(store: Store) -> None:
+    @loupe.agent
+    def takes(lock: object) -> str:
+        return "ok"
+
+    assert takes(threading.Lock()) == "ok"
+    (run,) = store.runs()
+    assert run.coverage == "limited_replay"
+    assert any("$.args[0] of type" in note for note in run.coverage_notes)
+    with ambient.opening_with(RecordOpener(store, strict=True)), pytest.raises(Unrecordable, match=r"\$\.args\[0\]"):
+        takes(threading.Lock())
+    assert store.count() == 1
