@@ -9,17 +9,19 @@ is shown as if it had just happened: its times are moved so that it ends where t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import MISSING, dataclass, field, fields, replace
 from datetime import datetime, timedelta
+from operator import attrgetter
 from typing import Any, cast, get_args
 
-from agentloupe.call import NO_ATTRS, Attrs, Effect, Kind, Source
+from agentloupe.call import NO_ATTRS, Attrs, Kind, Source
 from agentloupe.canonical import Json
 from agentloupe.codecs import decode_for_reading, error_line
 from agentloupe.errors import Corrupt, Damaged
 from agentloupe.event import FINAL_TYPES, Event
 from agentloupe.ports import Delta
+from agentloupe.quick import maker
 from agentloupe.recording import Recording
 from agentloupe.run import COUNTED, Counts, Coverage, Engine, Label, Run, RunStatus
 from agentloupe.step import Step, Trace
@@ -340,56 +342,45 @@ class Projector:
             ended_at = None if ended_at is None else _moved(ended_at, shift)
         elif shift is not None and step.idx == self._root and self._prefix_from is not None:
             started_at = min(started_at, _moved(self._prefix_from, shift))
-        return Step(
-            run_id=self._run_id,
-            idx=step.idx,
-            parent_idx=step.parent_idx,
-            kind=step.kind,
-            name=step.name,
-            started_at=started_at,
-            ended_at=ended_at,
-            status=step.status,
-            error_class=step.error_class,
-            source=cast("Source", step.source),
-            effect=cast("Effect | None", step.effect),
-            model=step.model,
-            input_tokens=step.input_tokens,
-            output_tokens=step.output_tokens,
-            call_id=step.call_id,
-            lane=step.lane,
-            n=step.n,
-            input_key=step.input_key,
-            input_digest=step.input_digest,
-            output_digest=step.output_digest,
-            attrs=dict(step.attrs) if step.attrs else NO_ATTRS,
-            partial=step.partial,
-            first_seq=step.first_seq,
-            last_seq=step.last_seq,
-        )
+        attrs = dict(step.attrs) if step.attrs else NO_ATTRS
+        return _make_step((*_kept(step), self._run_id, started_at, ended_at, attrs, None, None, None, False, None))
 
     def _made_run(self) -> Run:
         fork = self._run.get("parent_run_id") is not None
-        counts = Counts(**self._counts)
+        counts = Counts(**self._counts) if fork else _NO_COUNTS
         label: Label | None = None
         if fork:
             label = "faithful" if self._hypothetical_from is None else "hypothetical"
-        said = cast("dict[str, Any]", {"id": self._run_id, **self._run})
-        return Run(
-            **said,
-            tags=shown_tags(self._tags, counts) if fork else tuple(self._tags),
-            total_input_tokens=self._whole.input,
-            total_output_tokens=self._whole.output,
-            new_input_tokens=self._new.input,
-            new_output_tokens=self._new.output,
-            usage_complete=self._usage_complete,
-            step_count=len(self._steps),
-            counts=counts,
-            label=label,
-            hypothetical_from=self._hypothetical_from,
-            coverage_notes=tuple(self._coverage_notes),
-        )
+        said: dict[str, Any] = {
+            **_RUN_DEFAULTS,
+            **self._run,
+            "id": self._run_id,
+            "tags": shown_tags(self._tags, counts) if fork else tuple(self._tags),
+            "total_input_tokens": self._whole.input,
+            "total_output_tokens": self._whole.output,
+            "new_input_tokens": self._new.input,
+            "new_output_tokens": self._new.output,
+            "usage_complete": self._usage_complete,
+            "step_count": len(self._steps),
+            "counts": counts,
+            "label": label,
+            "hypothetical_from": self._hypothetical_from,
+            "coverage_notes": tuple(self._coverage_notes),
+        }
+        return _make_run(map(said.__getitem__, _RUN_FIELDS))
 
 
+_KEPT = tuple(
+    f.name for f in fields(Step) if f.name in _Step.__slots__ and f.name not in {"started_at", "ended_at", "attrs"}
+)
+_kept = cast("Callable[[_Step], tuple[object, ...]]", attrgetter(*_KEPT))
+_make_step = maker(
+    Step, (*_KEPT, "run_id", "started_at", "ended_at", "attrs", "input", "output", "error", "loaded", "cost")
+)
+_NO_COUNTS = Counts()
+_RUN_FIELDS = tuple(f.name for f in fields(Run))
+_RUN_DEFAULTS: Mapping[str, Any] = {f.name: f.default for f in fields(Run) if f.default is not MISSING}
+_make_run = maker(Run, _RUN_FIELDS)
 _OF_RUN = {
     "run.started": Projector._run_started,  # pyright: ignore[reportPrivateUsage]  # the class's own table
     "run.finished": Projector._run_finished,  # pyright: ignore[reportPrivateUsage]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 import orjson
@@ -43,6 +43,8 @@ class Projection:
         self._started_at: str | None = None
         self._of_run: frozenset[FacetKey] = frozenset()
         self._of_steps: frozenset[FacetKey] = frozenset()
+        self._seen: tuple[object, ...] | None = None
+        self._facets_seen: frozenset[FacetKey] = frozenset()
 
     def row(self, run: Run) -> RunRow:
         """The run's row for this delta."""
@@ -57,7 +59,7 @@ class Projection:
                 [(event_key(self._rid, step.idx), step_bytes(step)) for step in delta.steps],
             )
         started_at = self._started_at or delta.run.started_at
-        of_run = facets_of_run(delta.run)
+        of_run = self._facets(delta.run)
         new = (of_run | facets_of_steps(delta.steps)) - self._of_run - self._of_steps
         remove_facets(conn, self._rid, started_at, self._of_run - of_run - self._of_steps)
         self._insert(conn, started_at, new)
@@ -65,12 +67,21 @@ class Projection:
 
     def keep(self, change: Change, run: Run) -> None:
         """Remembers a change that was committed."""
-        of_run = frozenset(facets_of_run(run))
+        of_run = self._facets(run)
         self._started_at = change.started_at
         self._of_steps |= change.facets - of_run
         self._of_run = of_run
 
-    def _insert(self, conn: Connection, started_at: str, facets: Iterable[FacetKey]) -> None:
+    def _facets(self, run: Run) -> frozenset[FacetKey]:
+        """Facets of the run's row; most rows of a run differ only in sums."""
+        of_what = (run.status, run.tags, run.error, run.agent, run.task_id, run.trace_id, run.parent_run_id)
+        if of_what != self._seen:
+            self._seen, self._facets_seen = of_what, frozenset(facets_of_run(run))
+        return self._facets_seen
+
+    def _insert(self, conn: Connection, started_at: str, facets: Collection[FacetKey]) -> None:
+        if not facets:
+            return
         # Tags that a person has set stand; those of the events do not come back beside them.
         conn.executemany(
             "INSERT INTO facets(kind, value, started_at, rid) SELECT ?1, ?2, ?3, ?4"
@@ -96,11 +107,8 @@ def remove_facets(conn: Connection, rid: int, started_at: str, facets: Iterable[
     """Removes facets of a run; all, by looking at every row of every run, where nobody knows which it has."""
     if facets is None:
         conn.execute("DELETE FROM facets WHERE rid = ?", (rid,))
-        return
-    conn.executemany(
-        "DELETE FROM facets WHERE kind = ? AND value = ? AND started_at = ? AND rid = ?",
-        [(int(kind), value, started_at, rid) for kind, value in facets],
-    )
+    elif rows := [(int(kind), value, started_at, rid) for kind, value in facets]:
+        conn.executemany("DELETE FROM facets WHERE kind = ? AND value = ? AND started_at = ? AND rid = ?", rows)
 
 
 def set_tags(conn: Connection, rid: int, started_at: str, tags: Iterable[str], before: Iterable[str]) -> None:
