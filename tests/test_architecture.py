@@ -32,6 +32,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
             "tape",
             "project",
             "privacy",
+            "scrubber",
             "credentials",
             "recorder",
             "book",

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from agentloupe import codecs, privacy
 from agentloupe.credentials import cookie_text, field_rule
 from agentloupe.privacy import NO_RULES, Rules, Scrubbed, rules_from, scrub_text
+from agentloupe.scrubber import Scrubber
 
 RULES = Rules()
 
@@ -343,14 +344,14 @@ def test_a_request_that_grows_is_scanned_once() -> None:
     messages = [{"role": "user", "content": f"message {i} " * 20} for i in range(300)]
     scrub({"messages": copy.deepcopy(messages)}, RULES)
     seen: list[str] = []
-    original = privacy._Scrubber._apply
+    original = Scrubber._apply
 
-    def counting(self: privacy._Scrubber, text: str) -> tuple[str, str | None]:
+    def counting(self: Scrubber, text: str) -> tuple[str, str | None]:
         seen.append(text)
         return original(self, text)
 
     messages.append({"role": "user", "content": "only this one is new"})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(privacy._Scrubber, "_apply", counting)
+        patch.setattr(Scrubber, "_apply", counting)
         scrub({"messages": copy.deepcopy(messages)}, RULES)
     assert seen == ["only this one is new"]
