@@ -7,7 +7,6 @@ with recording("nightly", tags=["ci"]):  # where a decorator does not fit
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import re
 from collections.abc import Callable, Sequence
@@ -100,6 +99,8 @@ def record(agent: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Recorded:
     opener = RecordOpener()
     wrapped = as_agent(agent)
     if inspect.iscoroutinefunction(wrapped):
+        import asyncio
+
         _refuse_inside_a_loop()
         return asyncio.run(arecord(agent, *args, **kwargs))
     with ambient.outside(), ambient.opening_with(opener):
@@ -118,6 +119,8 @@ async def arecord(agent: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Re
 
 
 def _refuse_inside_a_loop() -> None:
+    import asyncio
+
     try:
         asyncio.get_running_loop()
     except RuntimeError:
