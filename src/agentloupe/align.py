@@ -23,8 +23,8 @@ ALIKE = 4
 """A model step with another answer: it stands at the same place of the neighbourhood."""
 RENEWED = 1
 """Same kind and name, other arguments. Two of them score less than one equal pair, so a swap is not two changes."""
-EXACT_CELLS = 250_000
-"""Largest rest (left times right) that is solved exactly; about 0.2 s of work."""
+EXACT_CELLS = 40_000
+"""Largest rest (left times right) that is solved exactly; a few hundredths of a second of work."""
 
 Pair = tuple[int | None, int | None]
 """Indexes of a left and a right step; `None` where a side has no partner."""
@@ -129,34 +129,34 @@ class _Block:
         return _longest_increasing(candidates)
 
     def exact(self) -> list[Pair]:
-        """Needleman-Wunsch: gaps cost nothing, pairs earn their score."""
+        """Needleman-Wunsch: gaps cost nothing, pairs earn their score. Of equal alignments the one that pairs earliest."""
         left, right = self.left[self.low : self.high], self.right[self.start : self.end]
-        width = len(right) + 1
-        best = [[0] * width]
-        for item in left:
-            above, row = best[-1], [0] * width
-            for j, other in enumerate(right, 1):
-                kept = max(above[j], row[j - 1])
-                row[j] = max(kept, above[j - 1] + _score(item, other)) if item.family == other.family else kept
-            best.append(row)
-        return self._trace(best, left, right)
+        # best[i][j]: the most that left[i:] and right[j:] can earn
+        best = [[0] * (len(right) + 1) for _ in range(len(left) + 1)]
+        for i in range(len(left) - 1, -1, -1):
+            item, below, row = left[i], best[i + 1], best[i]
+            for j in range(len(right) - 1, -1, -1):
+                kept = max(below[j], row[j + 1])
+                other = right[j]
+                row[j] = max(kept, below[j + 1] + _score(item, other)) if item.family == other.family else kept
+        return self._walk(best, left, right)
 
-    def _trace(self, best: list[list[int]], left: Sequence[Item], right: Sequence[Item]) -> list[Pair]:
+    def _walk(self, best: list[list[int]], left: Sequence[Item], right: Sequence[Item]) -> list[Pair]:
         pairs: list[Pair] = []
-        i, j = len(left), len(right)
-        while i and j:
-            score = _score(left[i - 1], right[j - 1])
-            if score and best[i][j] == best[i - 1][j - 1] + score:
-                i, j = i - 1, j - 1
+        i = j = 0
+        while i < len(left) and j < len(right):
+            score = _score(left[i], right[j])
+            if score and best[i][j] == best[i + 1][j + 1] + score:
                 pairs.append((self.low + i, self.start + j))
-            elif best[i][j] == best[i][j - 1]:
-                j -= 1
-                pairs.append((None, self.start + j))
-            else:
-                i -= 1
+                i, j = i + 1, j + 1
+            elif best[i][j] == best[i + 1][j]:
                 pairs.append((self.low + i, None))
-        pairs.extend((self.low + k, None) for k in range(i))
-        pairs.extend((None, self.start + k) for k in range(j))
+                i += 1
+            else:
+                pairs.append((None, self.start + j))
+                j += 1
+        pairs.extend((self.low + k, None) for k in range(i, len(left)))
+        pairs.extend((None, self.start + k) for k in range(j, len(right)))
         return pairs
 
     def by_position(self) -> list[Pair]:
