@@ -176,10 +176,13 @@ class _Pen(Recorder):
         super().__init__(writer, scribe, rules=plan.rules, scope=plan.run_id)
         self._spend = spend
 
-    def copied(self, drafts: Sequence[Draft], bodies: Sequence[Body]) -> None:
-        """Stores the kept prefix."""
+    def begin(self, what: Started, drafts: Sequence[Draft], bodies: Sequence[Body]) -> None:
+        """Stores `run.started` and the kept prefix, in one."""
+        arguments = self._scrubbed(what.arguments, "arguments").value
+        started = self._scribe.started(replace(what, arguments=arguments), ambient.now())
         with self._lock:
-            self._book.append(Entry(tuple(drafts), tuple(bodies), "commit"))
+            self._book.append(entries([started, Entry(tuple(drafts), tuple(bodies), "commit")]))
+        self._check_book()
 
     def perform_at(self, call: Call, where: Place) -> Perform:
         """Like `decide`, for a call whose place is known already."""
@@ -289,9 +292,8 @@ class Forker:
             amended={call_id: found.digest for call_id, found in packed.items()},
         )
         self._pen = _Pen(plan.open(), scribe, plan, self.spend if self._own_limits else None)
-        self._pen.start(self._started(opening))
-        if self.prefix.drafts:
-            self._pen.copied(self.prefix.drafts, [body for found in packed.values() for body in found.bodies])
+        bodies = [body for found in packed.values() for body in found.bodies]
+        self._pen.begin(self._started(opening), self.prefix.drafts, bodies)
 
     def _started(self, opening: Opening) -> Started:
         plan, cut = self.plan, self.plan.cut

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from functools import cached_property
 from typing import Any, Literal, cast
 
 from agentloupe import ambient, codecs, project
@@ -18,7 +19,7 @@ from agentloupe.canonical import Json, key_of
 from agentloupe.cassette import Cassette, Take, takes_of
 from agentloupe.cautions import cautions, read_history
 from agentloupe.cut import Cut, cut_at, cut_at_start, index_of
-from agentloupe.edits import Edit, apply_edits
+from agentloupe.edits import Edit
 from agentloupe.errors import Corrupt, ForkRefused, LoupeError, RunNotFound, UsageError
 from agentloupe.forker import Ended, Forker, ForkOpener, ForkPlan
 from agentloupe.instrument import as_agent
@@ -28,6 +29,7 @@ from agentloupe.overrides import NO_OVERRIDES, Form, Overrides, apply_to_request
 from agentloupe.policy import Allow, Ask, MissPolicy, Policy, ToolRule, parse_tool, stated_effect, with_live
 from agentloupe.ports import Opening, Provider, Store
 from agentloupe.recording import Recording
+from agentloupe.replayer import Bodies
 from agentloupe.replaying import agent_named, arguments_of, rules_in
 from agentloupe.run import Engine, Run
 from agentloupe.tape import RecordedCall, Tape, read_tape
@@ -77,7 +79,11 @@ class ForkWishes:
     form: Form | None = None
 
 
-@dataclass(frozen=True, slots=True)
+def _no_notes() -> Sequence[str]:
+    return ()
+
+
+@dataclass(frozen=True)
 class ForkResult:
     """What came of a fork.
 
@@ -85,13 +91,18 @@ class ForkResult:
         parent: the observed run.
         candidates: the forks with the overrides, in order.
         controls: the forks with nothing changed.
-        notes: what to know before believing it, one line each.
+        said: makes the notes; some of them look through the whole kept prefix.
     """
 
     parent: Run
     candidates: tuple[Run, ...]
     controls: tuple[Run, ...] = ()
-    notes: tuple[str, ...] = ()
+    said: Callable[[], Sequence[str]] = field(default=_no_notes, repr=False, compare=False)
+
+    @cached_property
+    def notes(self) -> tuple[str, ...]:
+        """What to know before believing it, one line each. Made when it is first looked at."""
+        return tuple(dict.fromkeys(self.said()))
 
     @property
     def runs(self) -> tuple[Run, ...]:
@@ -141,6 +152,23 @@ def with_fields(wishes: ForkWishes, more: Mapping[str, Any]) -> ForkWishes:
 # --- one family of forks ----------------------------------------------------------------------------------------------
 
 
+def new_fork_id(parent: str) -> str:
+    """`<parent>-fork-<6 hex>`."""
+    return f"{parent}-fork-{ambient.random_hex(6)}"
+
+
+def check_repeat(wishes: ForkWishes) -> None:
+    """Raises `UsageError` when there are too many repeats, or none."""
+    if not 1 <= wishes.repeat <= MAX_REPEAT:
+        raise UsageError(f"repeat is {wishes.repeat}, it goes from 1 to {MAX_REPEAT}")
+
+
+def arms_of(wishes: ForkWishes) -> list[str | None]:
+    """The arm of each fork in the order in which they are made: control and candidate by turns, or candidates alone."""
+    paired = wishes.repeat > 1 if wishes.control is None else wishes.control
+    return ["control", "candidate"] * wishes.repeat if paired else [None] * wishes.repeat
+
+
 class Family:
     """All forks of one call of the verb: they share the parent, the cut and the rules."""
 
@@ -152,9 +180,10 @@ class Family:
         agent: Callable[..., Any] | str | None,
         provider: Provider | Model | None,
         wishes: ForkWishes,
+        ids: Sequence[str] = (),
     ) -> None:
-        if not 1 <= wishes.repeat <= MAX_REPEAT:
-            raise UsageError(f"repeat is {wishes.repeat}, it goes from 1 to {MAX_REPEAT}")
+        check_repeat(wishes)
+        self._ids = list(ids)
         parent = store.run(run_id)
         if parent is None:
             raise RunNotFound(f"no run {run_id!r}", hint="`agentloupe list` shows what there is")
@@ -174,6 +203,7 @@ class Family:
             form_of(self.cut.request, self._recorded_provider()) if self.cut.request else None
         )
         self.notes: list[str] = []
+        self._edits: tuple[Edit, ...] = ()
         self._takes: tuple[list[Take], list[list[Take]]] | None = None
         self._check()
 
@@ -205,7 +235,7 @@ class Family:
         else:
             applied = apply_to_request(request, overrides, self.form)
             self.notes += [*applied.notes, *cautions(request, applied.request, applied.edits)]
-            self.notes += self._kept_prefix(applied.edits)
+            self._edits = applied.edits
         if self.engine == "own" and self.cut.call is not None and self.cut.call.inner:
             raise ForkRefused(
                 f"step {self.cut.step} was made inside a tool, which a fork does not run again",
@@ -229,36 +259,29 @@ class Family:
         """How many kept model answers were given to requests that the overrides would have changed."""
         if not edits:
             return []
-        count = 0
-        for call in self.cut.kept():
-            if call.kind == "llm" and call.input_digest is not None:
-                _, applied = apply_edits(cast("dict[str, Json]", self.recording.body(call.input_digest)), edits)
-                count += bool(applied)
+        asked = [call.input_digest for call in self.cut.kept() if call.kind == "llm" and call.input_digest is not None]
+        bodies = Bodies(self.recording, asked)
+        requests = [bodies.value(digest) for digest in asked]
+        count = sum(any(edit.fits(request) for edit in edits) for request in requests)
         if not count:
             return []
         prompt = any(edit.path[0] in ("messages", "system", "instructions") for edit in edits)
         what = "the old prompt" if prompt else "the old parameters"
-        were = "answers were" if count > 1 else "answer was"
-        return [
-            f"{count} model {were} kept that were made with {what}"
-            if count > 1
-            else f"1 model {were} kept that was made with {what}"
-        ]
+        one = f"1 model answer was kept that was made with {what}"
+        return [one if count == 1 else f"{count} model answers were kept that were made with {what}"]
 
     # --- forking ------------------------------------------------------------------------------------------------------
 
     def fork(self) -> ForkResult:
         """Runs all arms, control and candidate by turns."""
-        wishes = self.wishes
-        paired = wishes.repeat > 1 if wishes.control is None else wishes.control
-        candidates: list[Run] = []
-        controls: list[Run] = []
-        for _ in range(wishes.repeat):
-            if paired:
-                controls.append(self._one(NO_OVERRIDES, "control"))
-            candidates.append(self._one(wishes.overrides, "candidate" if paired else None))
-        notes = tuple(dict.fromkeys(self.notes))
-        return ForkResult(self.parent, tuple(candidates), tuple(controls), notes)
+        made: dict[str | None, list[Run]] = {"control": [], "candidate": [], None: []}
+        for arm in arms_of(self.wishes):
+            made[arm].append(self._one(NO_OVERRIDES if arm == "control" else self.wishes.overrides, arm))
+        candidates, controls = [*made["candidate"], *made[None]], made["control"]
+        return ForkResult(self.parent, tuple(candidates), tuple(controls), self._said)
+
+    def _said(self) -> list[str]:
+        return [*self.notes, *self._kept_prefix(self._edits)]
 
     def _one(self, overrides: Overrides, arm: str | None) -> Run:
         plan = self.plan(overrides, arm)
@@ -276,7 +299,7 @@ class Family:
 
     def plan(self, overrides: Overrides, arm: str | None, run_id: str | None = None) -> ForkPlan:
         """The plan of one fork, with a run id (default: a new one) and a cassette of its own."""
-        run_id = run_id or f"{self.parent.id}-fork-{ambient.random_hex(6)}"
+        run_id = run_id or (self._ids.pop(0) if self._ids else new_fork_id(self.parent.id))
         at = "the start" if self.cut.step is None else f"step {self.cut.step}"
         facts: dict[str, Json] = {} if arm is None else {"arm": arm}
         if self.parent.task_id is not None:

@@ -8,10 +8,20 @@ run = fork_run(store, run_id, 3, Overrides(), llm_call)                      # w
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Literal
 
-from agentloupe.errors import RunNotFound
-from agentloupe.forkfamily import MAX_REPEAT, Family, ForkResult, ForkWishes, with_fields
+from agentloupe.errors import ForkRefused, RunNotFound
+from agentloupe.forkfamily import (
+    MAX_REPEAT,
+    Family,
+    ForkResult,
+    ForkWishes,
+    arms_of,
+    check_repeat,
+    new_fork_id,
+    with_fields,
+)
 from agentloupe.loop import Limits, LlmCall, Model, from_llm_call
 from agentloupe.looping import tool_functions
 from agentloupe.overrides import NO_OVERRIDES, Overrides
@@ -19,7 +29,7 @@ from agentloupe.policy import Allow
 from agentloupe.ports import Provider, Store
 from agentloupe.run import Run
 
-__all__ = ["MAX_REPEAT", "ForkResult", "ForkWishes", "fork", "fork_run"]
+__all__ = ["MAX_REPEAT", "ForkResult", "ForkWishes", "PendingFork", "fork", "fork_run", "prepare_fork"]
 
 
 # --- the verb ---------------------------------------------------------------------------------------------------------
@@ -58,6 +68,57 @@ def fork(
     chosen = with_fields(wishes or ForkWishes(), more)
     where = store if store is not None else open_store()
     return Family(where, resolve(where, run), from_step, agent, provider, chosen).fork()
+
+
+@dataclass(frozen=True, slots=True)
+class PendingFork:
+    """A fork that is named, and not yet made.
+
+    Attributes:
+        ids: ids of the runs that will be made, in order of `arms`.
+        arms: `candidate`, `control`, or `None` for a candidate without a control.
+        run: makes them; see `fork` for what it returns and raises.
+    """
+
+    ids: tuple[str, ...]
+    arms: tuple[str | None, ...]
+    run: Callable[[], ForkResult]
+
+
+def prepare_fork(
+    run: str,
+    agent: Callable[..., Any] | str | None = None,
+    *,
+    from_step: int | Literal["start"],
+    store: Store,
+    provider: Provider | Model | None = None,
+    wishes: ForkWishes | None = None,
+) -> PendingFork:
+    """Names the runs of a fork at once, for an answer that cannot wait. Arguments as for `fork`; `run` is an exact id.
+
+    What the header of the step tells is refused here, everything else when it is run.
+
+    Raises:
+        RunNotFound, ForkRefused, UsageError: see `fork`.
+    """
+    chosen = wishes or ForkWishes()
+    check_repeat(chosen)
+    if store.run(run) is None:
+        raise RunNotFound(f"no run {run!r}", hint="`agentloupe list` shows what there is")
+    if from_step != "start":
+        found = store.steps(run, first=from_step, limit=1) if from_step >= 0 else []
+        if not found or found[0].idx != from_step:
+            raise ForkRefused(f"step {from_step} of {run} is not there", reason="no_step")
+        if found[0].kind != "llm":
+            kind = found[0].kind
+            raise ForkRefused(
+                f"step {from_step} of {run} is a {kind} step: a fork starts at a model step", reason="not_llm"
+            )
+        if found[0].partial is not None:
+            raise ForkRefused(f"step {from_step} of {run}: the stored request is not complete", reason="cut_request")
+    arms = tuple(arms_of(chosen))
+    ids = tuple(new_fork_id(run) for _ in arms)
+    return PendingFork(ids, arms, lambda: Family(store, run, from_step, agent, provider, chosen, ids).fork())
 
 
 def fork_run(

@@ -12,10 +12,10 @@ import pytest
 from agentloupe import ambient
 from agentloupe.call import Call
 from agentloupe.canonical import Json
-from agentloupe.errors import ForkRefused, LimitReached, UsageError
-from agentloupe.forking import fork
+from agentloupe.errors import ForkRefused, LimitReached, RunNotFound, UsageError
+from agentloupe.forking import ForkWishes, fork, prepare_fork
 from agentloupe.instrument import agent, tool
-from agentloupe.overrides import MessageEdit
+from agentloupe.overrides import MessageEdit, Overrides
 from agentloupe.policy import Allow, ToolRule
 from agentloupe.ports import Store
 from agentloupe.project import load_steps
@@ -690,3 +690,30 @@ def test_a_fork_of_a_fork_replays(store: MemoryStore):
     grandchild = fork(child.id, helper, from_step=7, store=store, temperature=0.9).candidates[0]
     report = replay(grandchild.id, helper, store=store)
     assert report.verdict == "pass", report.text()
+
+
+# ---------------------------------------------------------------- named before it is made
+
+
+def test_a_fork_is_named_at_once_and_made_later(store: MemoryStore):
+    run_id = record(store, helper, "hi")
+    wishes = ForkWishes(repeat=2, overrides=Overrides(temperature=0.9))
+    pending = prepare_fork(run_id, helper, from_step=8, store=store, wishes=wishes)
+    assert pending.arms == ("control", "candidate", "control", "candidate")
+    assert [store.run(new) for new in pending.ids] == [None] * 4
+    client.script = Script("a", "b", "c", "d")
+    done = pending.run()
+    assert [run.id for run in done.candidates] == [pending.ids[1], pending.ids[3]]
+    assert [run.id for run in done.controls] == [pending.ids[0], pending.ids[2]]
+
+
+def test_what_a_header_tells_is_refused_at_once(store: MemoryStore):
+    run_id = record(store, helper, "hi")
+    for step, reason in ((99, "no_step"), (-1, "no_step"), (0, "not_llm"), (4, "not_llm")):
+        with pytest.raises(ForkRefused) as refused:
+            prepare_fork(run_id, from_step=step, store=store)
+        assert refused.value.reason == reason
+    with pytest.raises(RunNotFound):
+        prepare_fork("nobody", from_step=0, store=store)
+    with pytest.raises(UsageError):
+        prepare_fork(run_id, from_step=3, store=store, wishes=ForkWishes(repeat=4))
