@@ -10,9 +10,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
+import orjson
+
 from agentloupe.canonical import Json, canonical
 
-__all__ = ["GENESIS", "Fault", "Link", "Reason", "check_chain", "link", "link_bytes"]
+__all__ = ["GENESIS", "Fault", "Link", "Reason", "check_chain", "link", "link_bytes", "sealed_form"]
 
 GENESIS: Final = "0" * 64
 """`prev_hash` of a run's first event."""
@@ -48,10 +50,32 @@ def link(prev_hash: str, envelope: Mapping[str, Json]) -> str:
     Raises:
         TypeError: the envelope holds something that is no JSON.
     """
-    sealed = dict(envelope)
-    sealed.pop("prev_hash", None)
-    sealed.pop("hash", None)
-    return link_bytes(prev_hash, canonical(sealed))
+    if "hash" in envelope or "prev_hash" in envelope:
+        envelope = {name: value for name, value in envelope.items() if name not in ("hash", "prev_hash")}
+    return link_bytes(prev_hash, sealed_form(envelope))
+
+
+def sealed_form(envelope: Mapping[str, Json]) -> bytes:
+    """The canonical form of an envelope without the two hashes.
+
+    Most envelopes are texts and integers with one flat object; for those, sorted as they are, orjson writes the canonical
+    form: it differs only on floats, on keys beyond the BMP, and on what it refuses.
+    """
+    types = set(map(type, envelope.values()))
+    if types <= _TEXTS_AND_FLAT:
+        inner = {type(v) for value in envelope.values() if type(value) is dict for v in value.values()}
+        if inner <= _FLAT:
+            try:
+                text = orjson.dumps(envelope, option=orjson.OPT_SORT_KEYS)
+            except TypeError:
+                return canonical(dict(envelope))
+            if text.isascii():
+                return text
+    return canonical(dict(envelope))
+
+
+_FLAT: Final = frozenset({str, int, bool, type(None)})
+_TEXTS_AND_FLAT: Final = _FLAT | {dict}
 
 
 def link_bytes(prev_hash: str, sealed: bytes) -> str:

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentloupe.canonical import digest_bytes
+from agentloupe.canonical import canonical, digest_bytes
 from agentloupe.errors import Corrupt
 from agentloupe.event import Event, Head
 from agentloupe.recording import GetBodies, Recording
-from agentloupe.seal import link
+from agentloupe.seal import link, sealed_form
 from agentloupe.store.memory import MemoryStore
 from agentloupe.verify import verify
 from tests.store.make import Author, small_run
@@ -229,3 +229,24 @@ def test_a_run_whose_storage_failed_says_what_is_not_there() -> None:
     assert found.ok
     assert (found.coverage, found.bodies_missing) == ("lossy", 1)
     assert "1 bodies are not there" in found.notes
+
+
+@given(
+    envelope=st.dictionaries(
+        st.text(max_size=6),
+        st.one_of(
+            st.text(max_size=6),
+            st.integers(),
+            st.booleans(),
+            st.floats(allow_nan=False),
+            st.dictionaries(
+                st.text(max_size=3),
+                st.one_of(st.none(), st.integers(), st.text(max_size=3), st.floats(), st.lists(st.floats())),
+                max_size=3,
+            ),
+        ),
+        max_size=6,
+    )
+)
+def test_the_quick_way_to_the_sealed_form_is_the_canonical_form(envelope: Any) -> None:
+    assert sealed_form(envelope) == canonical(envelope)

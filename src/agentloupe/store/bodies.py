@@ -18,7 +18,7 @@ __all__ = ["ORPHAN", "Prepared", "prepare", "put", "read", "remove_orphans", "re
 
 _RAW, _ZSTD = 0, 1
 _LEVEL = 3
-_SMALL = 96
+_SMALL = 128
 """Bytes below which zstd hardly ever wins: its frame alone takes a dozen."""
 _AT_ONCE = 500
 _LARGEST = 1 << 30

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
 
-from agentloupe.canonical import Json, canonical
 from agentloupe.errors import Corrupt
 from agentloupe.event import Draft, Event, Head, sealed_event
-from agentloupe.seal import check_chain, link_bytes
+from agentloupe.seal import check_chain, link_bytes, sealed_form
 
 __all__ = ["Sealed", "seal_drafts", "whole_chain"]
 
@@ -30,7 +28,7 @@ def seal_drafts(run_id: str, head: Head, drafts: Sequence[Draft]) -> Sealed:
     sequence, before = head.sequence, head.hash
     for draft in drafts:
         sequence += 1
-        envelope = canonical(cast("Json", draft.envelope(run_id, sequence)))
+        envelope = sealed_form(draft.envelope(run_id, sequence))
         sealed = link_bytes(before, envelope)
         events.append(sealed_event(draft, run_id, sequence, before, sealed))
         envelopes.append(envelope)
@@ -54,5 +52,5 @@ def whole_chain(run_id: str, events: Sequence[Event]) -> Sealed:
             f"run {run_id}: event {fault.sequence} is not what was sealed ({fault.reason})", reason=fault.reason
         )
     last = events[-1]
-    texts = tuple(canonical(cast("Json", envelope)) for envelope in envelopes)
+    texts = tuple(sealed_form(envelope) for envelope in envelopes)
     return Sealed(tuple(events), texts, Head(last.sequence, last.hash))
