@@ -167,10 +167,27 @@ class Surroundings:
 _surroundings: ContextVar[Surroundings | None] = ContextVar("agentloupe", default=None)
 
 
+_strays: list[Boundary] = []
+
+
 def current() -> Boundary | None:
-    """The boundary of the run that this code belongs to, if any."""
+    """The boundary of the run that this code belongs to, if any; while `catching_strays`, never nothing."""
     here = _surroundings.get()
-    return here.boundary if here else None
+    return here.boundary if here else _strays[-1] if _strays else None
+
+
+@contextmanager
+def catching_strays(boundary: Boundary) -> Generator[None]:
+    """While inside, calls of code that belongs to no run go to this boundary, in the whole process.
+
+    Such code is a thread that lost its context, or what a program does before its run: in a replay it must not reach
+    the world.
+    """
+    _strays.append(boundary)
+    try:
+        yield
+    finally:
+        _strays.remove(boundary)
 
 
 def in_run() -> bool:

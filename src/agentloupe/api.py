@@ -19,9 +19,9 @@ from typing import Any, Self
 from agentloupe import ambient
 from agentloupe.errors import RunNotFound, UsageError
 from agentloupe.instrument import as_agent
-from agentloupe.ports import Opening, Session, Store
+from agentloupe.ports import Opener, Opening, Session, Store
 from agentloupe.run import Run, RunFilter
-from agentloupe.sessions import RecordOpener, default_store, open_session
+from agentloupe.sessions import RecordOpener, RecordSession, default_store, open_session
 from agentloupe.settings import load
 
 __all__ = ["Recorded", "arecord", "open_store", "record", "recording", "resolve"]
@@ -96,7 +96,7 @@ def record(agent: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Recorded:
     Raises:
         UsageError: an async agent inside a running event loop; await `arecord` there.
     """
-    opener = RecordOpener()
+    opener = _opener_here()
     wrapped = as_agent(agent)
     if inspect.iscoroutinefunction(wrapped):
         import asyncio
@@ -110,7 +110,7 @@ def record(agent: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Recorded:
 
 async def arecord(agent: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Recorded:
     """Async twin of `record`."""
-    opener = RecordOpener()
+    opener = _opener_here()
     with ambient.outside(), ambient.opening_with(opener):
         result = as_agent(agent)(*args, **kwargs)
         if inspect.isawaitable(result):
@@ -128,9 +128,29 @@ def _refuse_inside_a_loop() -> None:
     raise UsageError("record() cannot run an async agent inside a running event loop", hint="await arecord(...)")
 
 
-def _recorded(opener: RecordOpener, result: Any) -> Recorded:
-    session = opener.sessions[0]
-    return Recorded(session.run_id, result, session.row())
+class _Elsewhere:
+    """Hands the start on to who decides here (a replay, a fork, a whole script that is recorded)."""
+
+    def __init__(self, outer: Opener) -> None:
+        self._outer = outer
+        self.session: Session | None = None
+
+    def open(self, opening: Opening) -> Session:
+        """The session of the outer opener."""
+        session = self._outer.open(opening)
+        self.session = self.session or session
+        return session
+
+
+def _opener_here() -> RecordOpener | _Elsewhere:
+    outer = ambient.opener()
+    return RecordOpener() if outer is None or isinstance(outer, RecordOpener) else _Elsewhere(outer)
+
+
+def _recorded(opener: RecordOpener | _Elsewhere, result: Any) -> Recorded:
+    session = opener.session if isinstance(opener, _Elsewhere) else opener.sessions[0]
+    row = session.row() if isinstance(session, RecordSession) else None
+    return Recorded(session.run_id if session is not None else "", result, row)
 
 
 class recording:  # noqa: N801  # used as a function: `with recording("name"):`

@@ -20,7 +20,7 @@ from typing import Final, cast
 from agentloupe import __version__, launch
 from agentloupe.errors import ConfigError, LoupeError, ReplayRefused
 from agentloupe.expectations import Expected, read_expected
-from agentloupe.guard import placeholder_keys, sealed_off, unshare_command, without_credentials
+from agentloupe.guard import placeholder_keys, unshare_command, without_credentials
 from agentloupe.jsontext import Json, dumps, loads
 from agentloupe.ports import Opener, Store
 from agentloupe.recording import Recording
@@ -32,6 +32,7 @@ from agentloupe.replaying import (
     open_run,
     replayer_for,
     run_replayed,
+    shut_off,
 )
 from agentloupe.replaysession import ReplayOpener
 from agentloupe.report import Level, ReplayReport, report_from_json
@@ -223,7 +224,7 @@ class ReplayLaunch:
     def shut(self) -> None:
         """From here to the end of the process nothing gets out."""
         self._left.enter_context(placeholder_keys())
-        self._left.enter_context(sealed_off(self.replayer.leaked))
+        self._left.enter_context(shut_off(self.replayer, self.opener))
 
     def ended(self, code: int) -> int:
         """The script has ended; its own exit code says nothing about the replay."""

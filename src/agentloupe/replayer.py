@@ -209,12 +209,18 @@ class Replayer:
 
     def leaked(self, leak: Leak) -> ReplayMismatch:
         """A real call went past the boundary; it is refused with what this returns."""
+        return self.strayed(f"{leak.what} ({leak.event}) {leak.target}".rstrip(), leak.caller)
+
+    def strayed(self, message: str, line: Caller | None) -> ReplayMismatch:
+        """Something would have reached the world. After the recorded run has ended that is no part of the verdict."""
         with self._lock:
+            if self._stop is None and self._ended:
+                note = f"after the run the program went on, and was stopped: {message}"
+                if note not in self.notes:
+                    self.notes.append(note)
+                return ReplayMismatch(note, kind="leak")
             if self._stop is None:
-                expected = self._lane("0").next()
-                message = f"{leak.what} ({leak.event}) {leak.target}".rstrip()
-                self._set(self.explainer.leak(message, expected, self._last, leak.caller))
-            assert self._stop is not None
+                self._set(self.explainer.leak(message, self._lane("0").next(), self._last, line))
             return self._again()
 
     def abandon(self, verdict: Verdict, divergence: Divergence) -> ReplayMismatch:

@@ -16,14 +16,15 @@ import importlib
 import inspect
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any, cast
 
 from agentloupe import __version__, codecs
-from agentloupe.ambient import caller, opening_with
+from agentloupe.ambient import caller, catching_strays, opening_with
 from agentloupe.api import open_store, resolve
 from agentloupe.canonical import Json
 from agentloupe.difference import shown
@@ -31,11 +32,11 @@ from agentloupe.errors import Damaged, LoupeError, NotRebuildable, ReplayMismatc
 from agentloupe.expectations import Expected, read_expected
 from agentloupe.guard import placeholder_keys, sealed_off
 from agentloupe.instrument import as_agent
-from agentloupe.ports import Store
+from agentloupe.ports import Opener, Store
 from agentloupe.privacy import NO_RULES, Rules, rules_from, scrub
 from agentloupe.recording import Recording
 from agentloupe.replayer import NOT_OBSERVED, Reached, Replayer, Settings
-from agentloupe.replaysession import ReplayOpener
+from agentloupe.replaysession import ReplayOpener, Strays
 from agentloupe.report import LEVELS, Divergence, Level, ReplayReport
 from agentloupe.seal import Fault
 from agentloupe.tape import Tape, read_tape
@@ -52,6 +53,7 @@ __all__ = [
     "replay",
     "replayer_for",
     "run_replayed",
+    "shut_off",
 ]
 
 Agent = Callable[..., Any]
@@ -398,9 +400,16 @@ def run_replayed(tape: Tape, agent: Agent, wishes: Wishes, replayer: Replayer | 
     except (Damaged, VersionUnknown, NotRebuildable) as wrong:
         return unreadable(tape.recording.run_id, wrong, wishes, events=len(tape.recording.events))
     opener = ReplayOpener(replayer)
-    with placeholder_keys(), sealed_off(replayer.leaked), opening_with(opener):
+    with placeholder_keys(), shut_off(replayer, opener), opening_with(opener):
         _drive(lambda: agent(*args, **kwargs), replayer)
     return replayer.report()
+
+
+@contextmanager
+def shut_off(replayer: Replayer, opener: Opener) -> Generator[None]:
+    """In this process, in every thread: nothing connects, no tool runs, no agent starts but under this replay."""
+    with sealed_off(replayer.leaked), catching_strays(Strays(replayer)), opening_with(opener, process_wide=True):
+        yield
 
 
 def _drive(start: Callable[[], object], replayer: Replayer) -> None:

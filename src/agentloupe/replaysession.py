@@ -6,20 +6,45 @@ from typing import NoReturn
 
 from agentloupe import codecs
 from agentloupe.ambient import caller
+from agentloupe.call import Call
 from agentloupe.canonical import Json
 from agentloupe.errors import Damaged, ReplayMismatch
 from agentloupe.explain import digest_of
-from agentloupe.ports import Boundary, Opening
+from agentloupe.ports import Boundary, Opening, Perform
 from agentloupe.recorder import status_of
-from agentloupe.replayer import Replayer
+from agentloupe.replayer import OWN_WORK, Replayer
 from agentloupe.report import Divergence, DivergenceKind, Side
 
-__all__ = ["ReplayOpener", "ReplaySession", "result_wire"]
+__all__ = ["ReplayOpener", "ReplaySession", "Strays", "result_wire"]
 
 
 def result_wire(result: object) -> Json:
     """An agent's result as a recording holds it."""
     return {"result": codecs.encode(result).wire}
+
+
+class Strays:
+    """The boundary of code that belongs to no run while one is replayed: before and after it, in a thread of its own.
+
+    Plain reads and the program's own work go on; anything else would be a real call, and is a leak.
+    """
+
+    def __init__(self, replayer: Replayer) -> None:
+        self._replayer = replayer
+
+    def decide(self, call: Call) -> Perform:
+        """Lets plain reads pass. Raises `ReplayMismatch` for everything that reaches the world."""
+        if call.cheap or call.kind in OWN_WORK:
+            return Perform()
+        what = f"a call outside of the run, or from a thread that lost its context: {call.kind} {call.name}"
+        raise self._replayer.strayed(what, caller())
+
+    def finished(self, perform: Perform, value: object) -> object:
+        """The value."""
+        return value
+
+    def failed(self, perform: Perform, error: BaseException) -> None:
+        """Nothing to do."""
 
 
 class ReplaySession:

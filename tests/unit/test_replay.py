@@ -379,6 +379,69 @@ def test_a_generic_run_needs_no_code() -> None:
     assert report.calls == 3
 
 
+def test_a_thread_that_lost_its_context_does_not_reach_the_world() -> None:
+    import threading
+
+    def threaded(results: list[Any]) -> Any:
+        def work() -> None:
+            try:
+                results.append(look("in a thread"))
+            except ReplayMismatch as stop:
+                results.append(stop.kind)
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+        return "done"
+
+    @loupe.agent(name="threaded")
+    def agent() -> Any:
+        look("x")
+        return threaded(SEEN.setdefault("results", []))
+
+    recording = record_in(MemoryStore(), agent)
+    REAL.clear()
+    SEEN.clear()
+    report = replay(recording, agent)
+    assert report.divergence is not None
+    assert (report.exit_code, report.divergence.kind) == (1, "leak")
+    assert "a thread that lost its context: tool look" in report.text()
+    assert (SEEN.pop("results"), REAL) == (["leak"], [])
+
+
+def test_plain_reads_before_a_run_are_no_leak_and_calls_after_it_do_not_count() -> None:
+    def program(where: Any = None) -> None:
+        loupe.now()
+        with loupe.recording("block", store=where) as block:
+            block.result = look("x")
+        look("after the run")
+
+    store = MemoryStore()
+    program(store)
+    REAL.clear()
+    report = replay(store.recording(store.runs()[0].id), program)
+    assert report.verdict == "pass", report.text()
+    assert any("after the run the program went on" in note for note in report.notes)
+    assert REAL == []
+
+
+def test_record_inside_of_a_replay_is_that_replay() -> None:
+    recording = _lead()
+
+    def script(*_: object, **__: object) -> Any:
+        done = loupe.record(lead, "a", "b")
+        SEEN["run_id"] = done.run_id
+
+    from agentloupe.replaying import Wishes, open_tape, run_replayed
+    from agentloupe.tape import Tape
+
+    tape = open_tape(recording)
+    assert isinstance(tape, Tape)
+    report = run_replayed(tape, script, Wishes())
+    assert report.verdict == "pass", report.text()
+    assert (SEEN.pop("run_id"), REAL) == (recording.run_id, [])
+
+
 # --- until failure ----------------------------------------------------------------------------------------------------
 
 
