@@ -113,6 +113,19 @@ class Explainer:
             message=problem,
         )
 
+    def awaited(self, call: RecordedCall | None, last: RecordedCall | None) -> Divergence:
+        """The recorded call (or the end) that a program which stands still does not come to."""
+        return Divergence(
+            kind="missing",
+            sequence=call.first_seq if call else end_of(self.tape, "0"),
+            lane=call.lane if call else None,
+            n=call.n if call else None,
+            step=self.step_of(call) if call else None,
+            expected=self.side_of(call) if call else None,
+            agreed=agreed_with(self.tape, last),
+            suggestion="look at what the program waits for: a lock, a queue, an answer past the boundary",
+        )
+
     def left_over(self, call: RecordedCall, last: RecordedCall | None, left: int) -> Divergence:
         """A recorded call that nobody asked for."""
         count = f"{left} recorded call{'s' if left > 1 else ''} left" if left else None

@@ -61,6 +61,7 @@ def replay_command(
     until_failure: bool | str = False,
     environment: Mapping[str, str] | None = None,
     network_namespace: bool = True,
+    patience: float | None = None,
     timeout: float | None = None,
 ) -> ReplayReport:
     """Replays by running a script, as typed behind `--`: `["python", "my_agent.py", "ARG"]`.
@@ -74,7 +75,9 @@ def replay_command(
         until_failure: stop at the recorded failure; `"debugger"` opens a debugger there.
         environment: variables for the child, over those of this process.
         network_namespace: use one where the system allows it.
-        timeout: seconds after which the child is ended.
+        patience: a program that makes no call for so many seconds (at most twice as many) stands still: `missing`.
+            Default: it may take its time, since what it does between two calls is not known.
+        timeout: seconds after which the child is ended in any case.
 
     Raises:
         RunNotFound, ReplayRefused, UsageError: see `replay`; `command` is nothing that Python can run.
@@ -83,7 +86,7 @@ def replay_command(
     opened = open_run(run, store, wishes)
     if isinstance(opened, ReplayReport):
         return opened
-    child = _Child(opened, wishes, environment or {}, network_namespace, timeout)
+    child = _Child(opened, wishes, environment or {}, network_namespace, patience, timeout)
     return child.report(lambda spec: launch.command(spec, command), {})
 
 
@@ -97,6 +100,7 @@ def replay_code(
     until_failure: bool | str = False,
     environment: Mapping[str, str] | None = None,
     network_namespace: bool = True,
+    patience: float | None = None,
     timeout: float | None = None,
 ) -> ReplayReport:
     """Replays `module:function` in a child; without `code`, the generic loop. Arguments and errors as `replay_command`."""
@@ -106,7 +110,7 @@ def replay_code(
         return opened
     if code is None:
         agent_for(opened, None)  # refuses here what needs code
-    child = _Child(opened, wishes, environment or {}, network_namespace, timeout)
+    child = _Child(opened, wishes, environment or {}, network_namespace, patience, timeout)
     return child.report(lambda spec: [sys.executable, "-m", "agentloupe.isolated", str(spec)], {"code": code})
 
 
@@ -124,6 +128,7 @@ class _Child:
     wishes: Wishes
     environment: Mapping[str, str]
     namespace: bool
+    patience: float | None
     timeout: float | None
 
     def report(self, command: Callable[[Path], list[str]], fields: Mapping[str, Json]) -> ReplayReport:
@@ -152,6 +157,7 @@ class _Child:
             "level": self.wishes.level,
             "expect": None if expected is None else [_entry(entry) for entry in expected],
             "until_failure": "debugger" if callable(until) else until,
+            "patience": self.patience,
         }
 
     def _run(self, command: Sequence[str]) -> int | None:
@@ -207,6 +213,9 @@ class ReplayLaunch:
         self._file = Path(str(spec["report"]))
         self._left = ExitStack()
         self._written = False
+        self._over = threading.Event()
+        patience = spec.get("patience")
+        self._patience = float(patience) if isinstance(patience, int | float) else None
         level = cast("Level", spec.get("level", "content"))
         expect = cast("Sequence[Mapping[str, Json]] | None", spec.get("expect"))
         isolation = str(spec.get("isolation", _HOOKED))
@@ -225,6 +234,20 @@ class ReplayLaunch:
         """From here to the end of the process nothing gets out."""
         self._left.enter_context(placeholder_keys())
         self._left.enter_context(shut_off(self.replayer, self.opener))
+        self.watch()
+
+    def watch(self) -> None:
+        """Ends the program when it stands still for longer than it may."""
+        if self._patience is not None:
+            threading.Thread(target=self._watch, args=(self._patience,), name="agentloupe-watch", daemon=True).start()
+
+    def _watch(self, patience: float) -> None:
+        before = -1
+        while not self._over.wait(patience):
+            if self.replayer.progress == before and not self.replayer.stopped:
+                self.replayer.stand_still()
+                self._give_up()
+            before = self.replayer.progress
 
     def ended(self, code: int) -> int:
         """The script has ended; its own exit code says nothing about the replay."""
@@ -236,6 +259,7 @@ class ReplayLaunch:
 
     def write(self, report: ReplayReport) -> None:
         """Leaves the report for the parent, whole or not at all; only the first counts."""
+        self._over.set()
         if not self._written:
             self._written = True
             draft = self._file.with_suffix(".new")
@@ -251,7 +275,7 @@ class ReplayLaunch:
     def _give_up(self) -> None:
         report = self.replayer.report()
         self.write(report)
-        sys.stderr.write("agentloupe: the program went on after the replay had stopped; it was ended\n")
+        sys.stderr.write("agentloupe: the program did not stop with its replay; it was ended\n")
         sys.stderr.flush()
         os._exit(report.exit_code)
 
@@ -283,6 +307,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except LoupeError as wrong:
         sys.stderr.write(f"agentloupe: {wrong}\n")
         return wrong.exit_code
+    made.watch()
     report = run_replayed(made.tape, agent, made.wishes, made.replayer)
     made.write(report)
     return report.exit_code

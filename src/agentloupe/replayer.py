@@ -223,6 +223,19 @@ class Replayer:
                 self._set(self.explainer.leak(message, self._lane("0").next(), self._last, line))
             return self._again()
 
+    @property
+    def progress(self) -> int:
+        """How many calls were answered so far."""
+        return len(self._served)
+
+    def stand_still(self) -> ReplayMismatch:
+        """Stops a program that makes no call any more, at the call that the tape waits for."""
+        with self._lock:
+            paths = [p for p in self.tape.lanes if (around := outer_of(p)) is None or around in self._served]
+            left = [lane.next() for lane in map(self._lane, paths)]
+            awaited = min((call for call in left if call), key=lambda call: call.first_seq, default=None)
+            return self.abandon("diverged", self.explainer.awaited(awaited, self._last))
+
     def abandon(self, verdict: Verdict, divergence: Divergence) -> ReplayMismatch:
         """Stops for a reason from outside (another agent was started, nothing moves)."""
         with self._lock:

@@ -144,6 +144,8 @@ def get(i: int) -> int:
 
 @loupe.agent
 def asks() -> list[object]:
+    if os.environ.get("WAY") == "waits":
+        threading.Event().wait()
     seen: list[object] = [get(1)]
     if os.environ.get("WAY") == "native":
         # past Python's own sockets, as a native event loop does it
@@ -231,6 +233,18 @@ def test_a_child_that_sits_still_after_the_stop_is_ended(child: Path) -> None:
     report = replay_code(recording, "leaky_child:asks", environment=way, timeout=30)  # type: ignore[arg-type]
     assert report.divergence is not None
     assert (report.exit_code, report.divergence.kind) == (1, "extra")
+
+
+@pytest.mark.slow
+def test_a_child_that_stands_still_before_a_recorded_call_is_missing_it(child: Path) -> None:
+    recording = _recorded()
+    way = _environment(child, "waits")
+    report = replay_code(recording, "leaky_child:asks", environment=way, patience=0.3, timeout=30)  # type: ignore[arg-type]
+    found = report.divergence
+    assert found is not None, report.text()
+    assert (report.exit_code, found.kind, found.sequence) == (1, "missing", 2)
+    assert found.expected is not None
+    assert found.expected.name == "get"
 
 
 def test_code_that_is_not_there_is_refused(child: Path) -> None:
