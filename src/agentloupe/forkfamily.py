@@ -17,7 +17,7 @@ from agentloupe.ambient import Lane
 from agentloupe.call import Effect
 from agentloupe.canonical import Json, key_of
 from agentloupe.cassette import Cassette, Take, takes_of
-from agentloupe.cautions import cautions, read_history
+from agentloupe.cautions import cautions, hosted_tools, may_write, read_history
 from agentloupe.cut import Cut, cut_at, cut_at_start, index_of
 from agentloupe.edits import Edit
 from agentloupe.errors import Corrupt, ForkRefused, LoupeError, RunNotFound, UsageError
@@ -217,7 +217,16 @@ class Family:
         wishes = self.wishes
         rules = {n: _rule(n, r) for n, r in wishes.tools.items()}
         allow = {n: Allow(a) if isinstance(a, str) else a for n, a in wishes.live.items()}
-        policy = Policy(tools=with_live(rules, allow), allow=allow, on_miss=wishes.on_miss, ask=wishes.ask)
+        hosted = hosted_tools(self.cut.request or {})
+        switched = with_live(rules, [name for name in allow if name not in hosted])
+        policy = Policy(tools=switched, allow=allow, on_miss=wishes.on_miss, ask=wishes.ask)
+        unnamed = [name for name in hosted if may_write(name) and name not in allow]
+        if unnamed:
+            raise ForkRefused(
+                f"the request lets the provider run {unnamed[0]!r}, which may write: a fork would run it for real",
+                hint=f"if that is meant: --live {unnamed[0]} --reason TEXT; or take it out with --unset tools",
+                reason="hosted_tool",
+            )
         own = self.engine == "own"
         policy.check(lambda tool: self.effects.get(tool) or ("pure" if own else "write"))
         missing = [name for name in policy.named_live() if not own and name not in self.functions]

@@ -20,7 +20,7 @@ from agentloupe.call import NO_ATTRS, Attrs, Call, Effect
 from agentloupe.canonical import Json, dumps
 from agentloupe.codecs import decode, decode_for_reading
 from agentloupe.codecs import encode as encode_value
-from agentloupe.errors import LimitReached, LoupeError, ModelRefused
+from agentloupe.errors import ForkRefused, LimitReached, LoupeError, ModelRefused
 from agentloupe.ports import Answer, Opening
 from agentloupe.recording import Recording
 from agentloupe.tape import RecordedCall, Tape, read_tape
@@ -389,7 +389,7 @@ class Loop:
         try:
             value = ambient.call(call, lambda: self._perform(asked.name, arguments.parsed, arguments.error))
         except LoupeError as error:
-            if isinstance(error, LimitReached) or error.reason == "abort":
+            if isinstance(error, LimitReached | ForkRefused) or error.reason == "abort":
                 raise
             return asked.answer(_error_content(error.message))
         except ToolFailed as error:

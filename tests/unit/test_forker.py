@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -12,13 +14,14 @@ import pytest
 from agentloupe import ambient
 from agentloupe.call import Call
 from agentloupe.canonical import Json
-from agentloupe.errors import ForkRefused, LimitReached, RunNotFound, UsageError
+from agentloupe.errors import Corrupt, Damaged, ForkRefused, LimitReached, RunNotFound, UsageError
 from agentloupe.forking import ForkWishes, fork, prepare_fork
 from agentloupe.instrument import agent, tool
+from agentloupe.looping import run_loop
 from agentloupe.overrides import MessageEdit, Overrides
 from agentloupe.policy import Allow, ToolRule
 from agentloupe.ports import Store
-from agentloupe.project import load_steps
+from agentloupe.project import Projector, load_steps
 from agentloupe.reads import check, now, retrieve, state
 from agentloupe.reads import random as draw
 from agentloupe.replaying import replay
@@ -717,3 +720,133 @@ def test_what_a_header_tells_is_refused_at_once(store: MemoryStore):
         prepare_fork("nobody", from_step=0, store=store)
     with pytest.raises(UsageError):
         prepare_fork(run_id, from_step=3, store=store, wishes=ForkWishes(repeat=4))
+
+
+# ---------------------------------------------------------------- parents that are not as they should be
+
+
+def test_a_damaged_parent_is_damaged_not_forked(store: MemoryStore):
+    run_id = record(store, helper, "hi")
+    kept = store._kept(run_id)
+    whole = list(kept.events)
+    for at in (2, len(whole) // 2):
+        kept.events[at] = replace(whole[at], recorded_at="2020-01-01T00:00:00.000000Z")
+        with pytest.raises(Corrupt, match="not whole"):
+            fork(run_id, helper, from_step=5, store=store)
+        kept.events[:] = whole
+    digest = load_steps(store.recording(run_id))[5].input_digest
+    assert digest is not None
+    good = store._bodies[digest]
+    store._bodies[digest] = good + b" "
+    with pytest.raises(Damaged):
+        fork(run_id, helper, from_step=5, store=store)
+    store._bodies[digest] = good
+    client.script = Script("fine")
+    assert fork(run_id, helper, from_step=5, store=store).candidates[0].status == "ok"
+
+
+def test_a_parent_that_has_not_ended_can_be_forked(store: MemoryStore):
+    run_id = record(store, helper, "hi")
+    events = [e for e in store.recording(run_id).events if e.type != "run.finished"]
+    other = MemoryStore()
+    other.insert(run_id, events, store.get, Projector)
+    other._bodies.update(store._bodies)
+    client.script = Script("fine")
+    new = fork(run_id, helper, from_step=5, store=other).candidates[0]
+    assert (new.status, new.step_count) == ("ok", 6)
+
+
+def test_a_run_whose_tools_ran_outside_is_not_run_again(store: MemoryStore):
+    @agent(name="loose")
+    def loose() -> str:
+        first = client.create(model="m", messages=[])
+        messages = [first, {"role": "tool", "tool_call_id": "call_0_0", "content": "42"}]
+        return client.create(model="m", messages=messages)["content"]
+
+    run_id = record(store, loose, script=[("outside", {}), "done"])
+    run = store.run(run_id)
+    assert run is not None
+    assert run.coverage == "control_flow"
+    with pytest.raises(ForkRefused) as refused:
+        fork(run_id, loose, from_step=2, store=store)
+    assert refused.value.reason == "control_flow"
+    assert "outside" in str(refused.value)
+    from agentloupe.loop import from_llm_call
+
+    done = fork(run_id, from_step=2, store=store, provider=from_llm_call(Script("generic works")))
+    assert done.candidates[0].status == "ok"
+
+
+@pytest.mark.parametrize(
+    ("tools", "live", "refused"),
+    [
+        ([{"type": "web_search_preview"}], {}, False),
+        ([{"type": "code_interpreter"}], {}, True),
+        ([{"type": "mcp", "server_url": "x"}], {"mcp": "a test server"}, False),
+        ([{"type": "something_new"}], {}, True),
+    ],
+)
+def test_tools_that_run_at_the_provider(store: MemoryStore, tools: list[Any], live: dict[str, str], refused: bool):
+    run_loop(Script("x"), model="m", question="q", tool_schemas=tools, store=store, run_id="r")
+    from agentloupe.loop import from_llm_call
+
+    model = Script("y")
+    if refused:
+        with pytest.raises(ForkRefused) as found:
+            fork("r", from_step=0, store=store, provider=from_llm_call(model), live=live)
+        assert (found.value.reason, model.asked) == ("hosted_tool", [])
+        return
+    done = fork("r", from_step=0, store=store, provider=from_llm_call(model), live=live)
+    assert any(str(tools[0]["type"]) in note for note in done.notes)
+
+
+def test_a_limit_of_cost(store: MemoryStore):
+    run_id = record(store, helper, "hi")
+    client.script = Script(*[("look", {"k": "A"})] * 9)
+    new = fork(
+        run_id, helper, from_step=8, store=store, price=lambda _: Decimal("0.4"), max_cost=Decimal(1)
+    ).candidates[0]
+    assert (store.steps(new.id)[-1].name, len(client.sent)) == ("max_cost", 3)
+    run_loop(Script(("look", {"k": "A"}), "x"), OWN, model="m", question="q", store=store, run_id="g")
+    from agentloupe.loop import from_llm_call
+
+    model = Script(*[("look", {"k": "A"})] * 9)
+    more: dict[str, Any] = {"price": lambda _: Decimal("0.4"), "max_cost": Decimal(1)}
+    generic = fork("g", from_step=0, store=store, provider=from_llm_call(model), **more).candidates[0]
+    assert (store.steps(generic.id)[-1].name, len(model.asked)) == ("max_cost", 3)
+
+
+def test_without_a_model_the_generic_loop_is_refused_before_a_run_is_made(
+    store: MemoryStore, workdir: Any, monkeypatch: pytest.MonkeyPatch
+):
+    run_id = record(store, helper, "hi")
+    before = len(store.runs())
+    with pytest.raises(ForkRefused) as refused:
+        fork(run_id, from_step=5, store=store)
+    assert (refused.value.reason, len(store.runs())) == ("no_model", before)
+
+
+def test_a_secret_stays_out_of_a_fork_and_still_reaches_the_model(store: MemoryStore):
+    secret = "sk-" + "a1B2c3D4" * 6
+
+    @agent(name="keyed")
+    def keyed() -> str:
+        messages: list[Any] = [{"role": "system", "content": "S"}, {"role": "user", "content": f"my key is {secret}"}]
+        first = client.create(model="m", messages=messages)
+        return client.create(model="m", messages=[*messages, first, *_answers(first)])["content"]
+
+    run_id = record(store, keyed, script=[("look", {"k": secret}), "done"])
+    client.script = Script(("look", {"k": secret}), "done")
+    done = fork(run_id, keyed, from_step=1, store=store, system_prompt="Z")
+    assert [body["messages"][0]["content"] for body in client.sent] == ["Z", "Z"]
+    assert all(secret in body["messages"][1]["content"] for body in client.sent)
+    assert done.candidates[0].counts.cassette == 1
+    assert secret.encode() not in b"".join(store._bodies.values())
+    assert any("placeholders of removed secrets" in note for note in done.notes)
+
+
+def test_arguments_whose_secrets_were_removed_are_given_as_placeholders(store: MemoryStore):
+    run_id = record(store, helper, "my key is sk-" + "a1B2c3D4" * 6, script=["done"])
+    client.script = Script("done")
+    fork(run_id, helper, from_step=3, store=store)
+    assert client.sent[0]["messages"][1]["content"] == "my key is [removed:key]"

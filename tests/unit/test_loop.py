@@ -69,7 +69,11 @@ def test_reasoning_goes_back_and_null_members_do_not():
     assert back["reasoning_content"] == "hm"
     assert back["content"] is None
     assert "audio" not in back
-    assert sent_back({"content": None, "x": 0, "reasoning_content": ""}) == {"content": None, "x": 0, "reasoning_content": ""}
+    assert sent_back({"content": None, "x": 0, "reasoning_content": ""}) == {
+        "content": None,
+        "x": 0,
+        "reasoning_content": "",
+    }
 
 
 def test_parameters_stay_for_every_call():
@@ -79,7 +83,11 @@ def test_parameters_stay_for_every_call():
 
 
 def test_the_old_function_call_is_answered_in_its_form():
-    old = {"role": "assistant", "content": None, "function_call": {"name": "calculate", "arguments": '{"expression":"2"}'}}
+    old = {
+        "role": "assistant",
+        "content": None,
+        "function_call": {"name": "calculate", "arguments": '{"expression":"2"}'},
+    }
     script = Script(old, "x")
     loop(script, TOOLS)
     assert script.asked[1]["messages"][-1] == {
