@@ -118,8 +118,11 @@ class Database:
 
     def _recognise(self) -> None:
         """Checks that the file is a store of a version that we know; makes the tables of a new one."""
-        self._check_magic()
-        conn = self.connect()
+        try:
+            conn = self.connect()
+        except Corrupt:
+            self._check_magic()
+            raise
         try:
             found = _identity(conn)
             if found == (0, 0) and self.mode == "rw" and _empty(conn):
@@ -141,6 +144,11 @@ class Database:
             raise Corrupt(f"store {self.path} has schema {version}, which never existed")
 
     def _check_magic(self) -> None:
+        """Tells a foreign file from a damaged store. Only for a file that SQLite cannot use.
+
+        Closing a descriptor of our own would take all locks of this process on the file away: other connections to it
+        would be invisible to other processes, which then remove the log under their feet.
+        """
         try:
             with self.path.open("rb") as file:
                 head = file.read(len(_MAGIC))
