@@ -302,10 +302,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not isinstance(spec, dict):
             raise ConfigError(f"{words[0]} is no session file")
         made = ReplayLaunch(spec)
+    except LoupeError as wrong:
+        sys.stderr.write(f"agentloupe: {wrong}\n")
+        return wrong.exit_code
+    try:
         code = spec.get("code")
         agent = agent_for(made.tape, str(code) if code is not None else None)
     except LoupeError as wrong:
-        sys.stderr.write(f"agentloupe: {wrong}\n")
+        made.write(replace(made.replayer.report(), reason=wrong.reason, message=str(wrong)))
         return wrong.exit_code
     made.watch()
     report = run_replayed(made.tape, agent, made.wishes, made.replayer)

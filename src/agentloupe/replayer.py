@@ -403,6 +403,7 @@ class Replayer:
         hook = self.settings.until_failure
         if callable(hook):
             hook(reached)
+        self.settings.stopped()
         raise self._again()
 
     # --- disagreeing --------------------------------------------------------------------------------------------------

@@ -250,7 +250,8 @@ def test_a_child_that_stands_still_before_a_recorded_call_is_missing_it(child: P
 def test_code_that_is_not_there_is_refused(child: Path) -> None:
     recording = _recorded()
     report = replay_code(recording, "leaky_child:nothing", environment=_environment(child, ""))  # type: ignore[arg-type]
-    assert (report.verdict, report.exit_code) == ("could_not_run", 3)
+    assert (report.verdict, report.exit_code, report.reason) == ("could_not_run", 3, "no_code")
+    assert "nothing" in report.text()
 
 
 def test_the_hook_is_installed_once() -> None:
