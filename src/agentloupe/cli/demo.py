@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 import typer
 
 from agentloupe.ambient import monotonic_ms
 from agentloupe.cli.arms import arms_table, road_of, say_road
 from agentloupe.cli.common import AsJson, Database, Debug
-from agentloupe.cli.output import Output, short
+from agentloupe.cli.output import Output, harmless, short
 from agentloupe.cli.show import show_tree
-from agentloupe.cli.views import run_json
+from agentloupe.cli.views import counts_text, run_json
 from agentloupe.compare import Side, compare_runs
 from agentloupe.comparing import side_of
 from agentloupe.demo.models import DemoModel, chosen_model
-from agentloupe.demo.story import Experiment, Story
+from agentloupe.demo.story import ATTEMPTS, Experiment, Story
+from agentloupe.demo.watch import watching
 from agentloupe.pricing import price_table
 from agentloupe.project import load_steps
-from agentloupe.report import ReplayReport
+from agentloupe.run import Run
+
+T = TypeVar("T")
 
 
 def command(
@@ -45,46 +50,47 @@ def command(
     began = monotonic_ms()
     out = Output(as_json)
     address = db or load().db
+    usual = load(environ={name: value for name, value in os.environ.items() if name != "LOUPE_DB"}).db
     store = open_url(address)
     try:
         with chosen_model(model, _progress) as chosen:
-            story = Story(store, address, _refunds(address))
-            told = _Telling(out, story, chosen)
+            told = _Telling(out, Story(store, address, usual, _refunds(address)), chosen)
             told.all()
     finally:
         store.close()
     seconds = (monotonic_ms() - began) / 1000
     if as_json:
-        out.document({**told.document, "seconds": round(seconds, 1)})
+        more = [command for command, _ in told.further]
+        out.document({**told.document, "passed": told.passed, "further": more, "seconds": round(seconds, 1)})
     else:
-        told.next(address, is_default=db is None, seconds=seconds)
+        told.end(seconds)
     raise typer.Exit(0 if told.passed else 1)
 
 
 def _progress(line: str) -> None:
-    sys.stderr.write(f"  .. {line}\n")
+    sys.stderr.write(f"  .. {harmless(line)}\n")
     sys.stderr.flush()
 
 
 def _refunds(address: str) -> Path:
     """The book of refunds stands beside the database, new for each demo."""
     folder = Path(address.removeprefix("sqlite:///")).resolve().parent
-    folder.mkdir(parents=True, exist_ok=True)
     book = folder / "demo-refunds.jsonl"
     book.unlink(missing_ok=True)
     return book
 
 
 class _Telling:
-    """Tells the story, step by step."""
+    """Tells the story, chapter by chapter, and keeps what it told as a document."""
 
     def __init__(self, out: Output, story: Story, model: DemoModel) -> None:
         self.out = out
         self.story = story
         self.model = model
         self.passed = True
-        self.document: dict[str, object] = {"model": {"kind": model.kind, "name": model.name}}
+        self.document: dict[str, object] = {"model": {"kind": model.kind, "name": model.name}, "database": story.db}
         self.experiments: list[Experiment] = []
+        self.further: list[tuple[str, str]] = []
 
     def all(self) -> None:
         """The five chapters."""
@@ -94,126 +100,169 @@ class _Telling:
         self._fork()
         self._compare()
         self._refund()
+        self.further = self._further()
 
     def _title(self, text: str) -> None:
         self.out.line()
         self.out.line(text, style="bold")
 
+    def _typed(self, line: str) -> None:
+        self.out.line(f"$ {line}", style="cyan")
+
+    def _watched(self, work: Callable[[], T]) -> T:
+        with watching(self.story.db, _progress):
+            return work()
+
+    # --- 1, 2 ---------------------------------------------------------------------------------------------------------
+
     def _record(self) -> None:
         self._title("1. Record: two agents, as they are, each a run")
         recorded: dict[str, object] = {}
         for sample in ("weather", "support"):
-            self.out.line(f"$ agentloupe run -- {' '.join(self.story.command(sample))}")
-            run_id = self.story.record(sample)
-            recording = self.story.store.recording(run_id)
-            steps = load_steps(recording)
-            run = self.story.store.run(run_id)
-            assert run is not None, "it was just recorded"
-            recorded[sample] = run_json(run)
-            self.out.line(f"{run_id}: {run.status}, {run.step_count} steps, {run.events} events")
+            command = self.story.record_command(sample)
+            self._typed(command)
+            run = self._recorded(sample)
+            recorded[sample] = {"command": command, **run_json(run)}
+            self.out.line(f"{run.id}: {run.status}, {run.step_count} steps, {run.events} events")
             if not self.out.as_json:
-                show_tree(self.out, steps)
-        self.out.line(f"refunds that really happened: {self.story.refunds_made()}")
-        self.document["recorded"] = recorded
+                show_tree(self.out, load_steps(self.story.store.recording(run.id)))
+        refunds = self.story.refunds_made()
+        self.out.line(f"refunds that really happened: {refunds}")
+        self.document |= {"recorded": recorded, "refunds_recorded": refunds}
+
+    def _recorded(self, sample: str) -> Run:
+        """Records until the model did what the later chapters need, a few times at most."""
+        run_id = self._watched(lambda: self.story.record(sample))
+        for _ in range(1, ATTEMPTS):
+            if self.story.did_its_part(sample):
+                break
+            _progress(f"the model did not use the {sample} agent's tools as it should: recording it again")
+            run_id = self._watched(lambda: self.story.record(sample))
+        run = self.story.store.run(run_id)
+        assert run is not None, "it was just recorded"
+        return run
 
     def _replay(self) -> None:
         self._title("2. Replay: the same code, its recorded world; no network, no key, nothing is executed")
         reports: dict[str, object] = {}
         for sample in ("weather", "support"):
-            self.out.line(f"$ agentloupe replay {self.story.runs[sample]} -- {' '.join(self.story.command(sample))}")
+            command = self.story.replay_command(sample)
+            self._typed(command)
             report = self.story.replay(sample)
-            reports[sample] = report.as_json()
-            self._say_report(report)
-        self.out.line(f"refunds that really happened: {self.story.refunds_made()}")
-        self.document["replayed"] = reports
+            reports[sample] = {"command": command, **report.as_json()}
+            self.passed = self.passed and report.passed
+            self.out.line(report.text(), style="green" if report.passed else "red")
+            self.out.line(f"  {report.isolation}")
+        refunds = self.story.refunds_made()
+        self.out.line(f"refunds that really happened: {refunds}")
+        self.document |= {"replayed": reports, "refunds_after_replay": refunds}
 
-    def _say_report(self, report: ReplayReport) -> None:
-        self.passed = self.passed and report.passed
-        self.out.line(report.text(), style="green" if report.passed else "red")
-        self.out.line(f"  {report.isolation}")
+    # --- 3, 4 ---------------------------------------------------------------------------------------------------------
 
     def _fork(self) -> None:
-        step = self.story.middle("weather")
-        run = self.story.runs["weather"]
+        step = self.story.middle("weather").idx
         self._title(
-            f"3. Fork: from step {step}, the model step after the first tool results; the model is asked anew, tools are played"
+            f"3. Fork from step {step}, the model step after the first tool results: the model is asked anew, tools are played"
         )
-        for title, make in (
-            (f"agentloupe fork {run} --from {step}", self.story.unchanged),
-            (
-                f"agentloupe fork {run} --from {step} --system-prompt @prompt.txt --code weather_agent:assistant",
-                self.story.another_prompt,
-            ),
-            (f"agentloupe fork {run} --from {step} --live calculate --reason ...", self.story.live_calculator),
-        ):
-            self.out.line(f"$ {title}")
-            made = make(step)
+        for make in (self.story.unchanged, self.story.another_prompt, self.story.live_calculator):
+            made = self._watched(make)
             self.experiments.append(made)
-            counts = made.run.counts
-            self.out.line(
-                f"  {made.title} ({made.engine}): {made.run.status}, {made.run.step_count} steps; "
-                f"cassette {counts.cassette}, live {counts.live}, miss {counts.miss}; {made.run.label}"
-            )
-            for line in made.result.notes:
-                self.out.line(f"  note: {line}", style="yellow")
+            self._say_fork(made)
+        self.document["forked_from_step"] = step
+
+    def _say_fork(self, made: Experiment) -> None:
+        run = made.run
+        self._typed(made.command)
+        self.out.line(
+            f"  {made.title}, {made.engine}: {run.status}, {run.step_count} steps; {counts_text(run)}; {run.label}"
+        )
+        for line in made.result.notes:
+            self.out.line(f"  note: {line}", style="yellow")
 
     def _compare(self) -> None:
         self._title("4. Compare: where the roads part")
         table = price_table()
         parent = side_of(self.story.store, self.story.runs["weather"], table)
         sides: list[tuple[str, Side]] = [("observed", parent)]
-        sides += [
-            ("control" if made is self.experiments[0] else "candidate", side_of(self.story.store, made.run.id, table))
-            for made in self.experiments
-        ]
-        roads: list[dict[str, object]] = []
-        if not self.out.as_json:
-            arms_table(self.out, sides)
-        for (_, side), made in zip(sides[1:], self.experiments, strict=True):
+        for made in self.experiments:
+            arm = "control" if made is self.experiments[0] else "candidate"
+            sides.append((arm, side_of(self.story.store, made.run.id, table)))
+        arms_table(self.out, sides)
+        forks: list[dict[str, object]] = []
+        for (arm, side), made in zip(sides[1:], self.experiments, strict=True):
             road = road_of(compare_runs(parent, side))
-            roads.append(
-                {
-                    "title": made.title,
-                    "run": run_json(side.run),
-                    "answer": short(side.answer, 400),
-                    "first_difference": road,
-                }
-            )
+            forks.append({**_told(made), "arm": arm, "answer": side.answer, "first_difference": road})
             say_road(self.out, made.title, side.run, road)
         self.out.line(
             "three forks are no verdict: repeat them beside controls (--repeat 3) before you believe a difference"
         )
-        self.document["forks"] = roads
+        self.document |= {"answer": parent.answer, "forks": forks}
+
+    # --- 5 ------------------------------------------------------------------------------------------------------------
 
     def _refund(self) -> None:
-        step = self.story.middle("support")
-        run = self.story.runs["support"]
         self._title("5. Never twice: try to make a fork pay the refund again")
         before = self.story.refunds_made()
-        self.out.line(f"$ agentloupe fork {run} --from {step} --live refund_order --reason 'trying to'")
-        refusal = self.story.refused_refund(step)
+        command = self.story.refused_command()
+        self._typed(command)
+        refusal = self.story.refused_refund()
         self.out.line(f"  refused: {refusal}", style="green")
-        self.out.line(f"$ agentloupe fork {run} --from {step} --code support_agent:assistant")
-        made = self.story.forked_refund(step)
-        counts = made.run.counts
-        self.out.line(
-            f"  {made.run.status}, the refund was answered by: cassette {counts.cassette}, live {counts.live}, miss {counts.miss}; {made.run.label}"
-        )
+        same = self._watched(self.story.same_refund)
+        self._say_fork(same)
+        other = self._watched(self.story.other_refund)
+        self._say_fork(other)
+        asked = next((s for s in self.story.store.steps(other.run.id) if s.source == "miss"), None)
+        if asked is not None:
+            self.out.line(f"  step {asked.idx}: {asked.name} was never made like this: a miss, and it was not run")
         after = self.story.refunds_made()
-        self.passed = self.passed and after == before
+        kept = after == before
+        self.passed = self.passed and kept
         self.out.line(
-            f"refunds that really happened: {before} before, {after} after",
-            style="green" if after == before else "bold red",
+            f"refunds that really happened: {before} before, {after} after", style="green" if kept else "bold red"
         )
-        self.document["refund"] = {"refused": refusal, "fork": run_json(made.run), "before": before, "after": after}
+        self.document["refund"] = {
+            "refused": {"command": command, "reason": refusal.reason, "message": refusal.message},
+            "same": _told(same),
+            "other": _told(other),
+            "before": before,
+            "after": after,
+        }
 
-    def next(self, address: str, *, is_default: bool, seconds: float) -> None:
-        """The commands to look further."""
-        at = "" if is_default else f" --db {address}"
-        weather, fork = self.story.runs["weather"], self.experiments[0].run.id
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    def _further(self) -> list[tuple[str, str]]:
+        """The commands to look further, each with what it shows."""
+        typed, weather, fork = self.story.typed, self.story.runs["weather"], self.experiments[0].run.id
+        return [
+            (typed("list"), "all runs"),
+            (typed("show", weather), "a run as a tree"),
+            (typed("show", weather, str(self.story.middle("weather").idx)), "a step whole: what was sent, what came"),
+            (typed("compare", weather, fork), "two runs, step by step"),
+            (typed("verify", "--all"), "is the evidence whole?"),
+            (typed("export", weather, "-o", "weather.loupe", "--force"), "a file that replays anywhere"),
+        ]
+
+    def end(self, seconds: float) -> None:
+        """How long it took, and the commands to look further."""
         self._title(f"Done in {seconds:.0f} s. Look further:")
-        self.out.line(f"  agentloupe list{at}")
-        self.out.line(f"  agentloupe show {weather}{at}            # the tree; add a number for a whole step")
-        self.out.line(f"  agentloupe compare {weather} {fork}{at}")
-        self.out.line(f"  agentloupe verify --all{at}")
-        self.out.line(f"  agentloupe export {weather} -o weather.loupe{at}")
+        commands = self.further
+        width = max(len(command) for command, _ in commands)
+        for command, shows in commands:
+            self.out.line(f"  {command:<{width}}  # {shows}")
+        again = self.model.start_again
+        if again is not None:
+            python = short(sys.executable, 200)
+            self.out.line("The model ended with the demo. To run or fork more, start it again and say where it is:")
+            self.out.line(f"  {python} {again} &")
+            self.out.line(f"  export LLM_BASE_URL=http://127.0.0.1:8765/v1 LLM_MODEL={self.model.name}")
+
+
+def _told(made: Experiment) -> dict[str, object]:
+    notes = list(made.result.notes)
+    return {
+        "title": made.title,
+        "command": made.command,
+        "engine": made.engine,
+        "run": run_json(made.run),
+        "notes": notes,
+    }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
@@ -30,6 +30,12 @@ class DemoModel:
     about: str
     api_key: str = "none"
     extra_body: str = ""
+
+    @property
+    def start_again(self) -> str | None:
+        """Arguments of Python that start this model again by itself; `None` for one that is not ours."""
+        module = {"local": "local_model", "scripted": "scripted"}.get(self.kind)
+        return None if module is None else f"-m agentloupe.providers.{module} --port 8765"
 
     def variables(self) -> dict[str, str]:
         """The environment under which the sample agents find it."""
@@ -86,22 +92,18 @@ def _from_settings() -> DemoModel:
 def _local_or_scripted(*, must: bool, say: Say) -> Generator[DemoModel]:
     from agentloupe.providers.local_model import LocalModelUnavailable, start
 
-    running = start(say)
-    try:
-        model = running.__enter__()
-    except LocalModelUnavailable as absent:
-        if must:
-            raise
-        say(f"no local model: {absent}")
-        say("FALLING BACK to a scripted model: everything below is real but the answers, which a rule makes up")
-        with _scripted("no real model could be had") as scripted:
-            yield scripted
-        return
-    try:
+    with ExitStack() as stack:
+        try:
+            model = stack.enter_context(start(say))
+        except LocalModelUnavailable as absent:
+            if must:
+                raise
+            say(f"the small local model cannot be had: {absent}")
+            say("falling back to a scripted model: all that follows really happens, but a rule makes the answers up")
+            yield stack.enter_context(_scripted("no real model could be had"))
+            return
         about = f"{model.model}, a small model on this machine (ready after {model.start_ms / 1000:.1f} s)"
         yield DemoModel("local", model.url, model.model, about)
-    finally:
-        running.__exit__(None, None, None)
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from types import ModuleType
 
 from agentloupe.errors import NotFound
 
-__all__ = ["SAMPLES", "load_sample", "sample_path"]
+__all__ = ["SAMPLES", "code_of", "load_sample", "sample_path"]
 
 SAMPLES: tuple[str, ...] = ("weather", "support")
 """Names of the sample agents."""
@@ -37,6 +37,27 @@ def sample_path(name: str) -> Path:
     raise NotFound(
         f"the sample agent {name!r} is not part of this installation", hint="install the wheel, or use a checkout"
     )
+
+
+def code_of(name: str) -> str:
+    """`module:function` of a sample's agent, as `--code` takes it in the current folder.
+
+    In a checkout it is the program of `examples/`; elsewhere the sample's name in this module.
+
+    Raises:
+        NotFound: see `sample_path`.
+    """
+    beside = Path("examples") / name / "agent.py"
+    if beside.is_file() and beside.samefile(sample_path(name)):
+        return f"examples.{name}.agent:assistant"
+    return f"{__name__}:{name}"
+
+
+def __getattr__(name: str) -> object:
+    """`samples.weather` and `samples.support` are the agents themselves, loaded when they are asked for."""
+    if name in SAMPLES:
+        return load_sample(name).assistant
+    raise AttributeError(name)
 
 
 def load_sample(name: str) -> ModuleType:
