@@ -27,6 +27,11 @@ from agentloupe.overrides import (
 LOOKUP = {"type": "function", "function": {"name": "lookup", "parameters": {"type": "object"}}}
 
 
+def changed(request: Any, overrides: Overrides, form: Any = None) -> Any:
+    """The request after overriding."""
+    return apply_to_request(request, overrides, form).request
+
+
 def chat(**more: Any) -> dict[str, Any]:
     return {
         "model": "small-1",
@@ -49,8 +54,9 @@ def test_the_leading_instruction_is_replaced_and_keeps_its_other_fields():
     request = chat()
     before = copy.deepcopy(request)
     applied = apply_to_request(request, Overrides(system_prompt="Be long."))
-    assert applied.request["messages"][0] == {"role": "system", "content": "Be long.", "name": "house"}
-    assert applied.request["messages"][1:] == before["messages"][1:]
+    sent: Any = applied.request
+    assert sent["messages"][0] == {"role": "system", "content": "Be long.", "name": "house"}
+    assert sent["messages"][1:] == before["messages"][1:]
     assert {k: v for k, v in applied.request.items() if k != "messages"} == {
         k: v for k, v in before.items() if k != "messages"
     }
@@ -61,19 +67,19 @@ def test_the_leading_instruction_is_replaced_and_keeps_its_other_fields():
 
 @pytest.mark.parametrize("first", [None, {"role": "user", "content": "Hi"}, {"role": "assistant", "content": "?"}])
 def test_without_a_leading_instruction_one_is_put_in_front(first: Any):
-    messages = [] if first is None else [first, {"role": "system", "content": "later"}]
+    messages: list[Any] = [] if first is None else [first, {"role": "system", "content": "later"}]
     assert apply_overrides(messages, Overrides(system_prompt="S")) == [{"role": "system", "content": "S"}, *messages]
 
 
 @pytest.mark.parametrize("role", ["system", "developer"])
 @pytest.mark.parametrize("prompt", ["", "Z", "ü\u200b"])
 def test_an_empty_prompt_is_an_override_too(role: str, prompt: str):
-    messages = [{"role": role, "content": "A"}, {"role": "user", "content": "u"}]
+    messages: list[Any] = [{"role": role, "content": "A"}, {"role": "user", "content": "u"}]
     assert apply_overrides(messages, Overrides(system_prompt=prompt))[0] == {"role": role, "content": prompt}
 
 
 def test_an_absent_prompt_is_no_override():
-    messages = [{"role": "system", "content": "A"}]
+    messages: list[Any] = [{"role": "system", "content": "A"}]
     assert apply_overrides(messages, Overrides()) == messages
     assert apply_overrides(messages, Overrides(temperature=1.0)) == messages
     assert Overrides().empty
@@ -81,7 +87,7 @@ def test_an_absent_prompt_is_no_override():
 
 
 def test_content_parts_of_a_prompt_are_replaced_as_a_whole():
-    messages = [{"role": "system", "content": [{"type": "text", "text": "A"}]}]
+    messages: list[Any] = [{"role": "system", "content": [{"type": "text", "text": "A"}]}]
     assert apply_overrides(messages, Overrides(system_prompt="B")) == [{"role": "system", "content": "B"}]
 
 
@@ -105,14 +111,14 @@ def test_content_parts_of_a_prompt_are_replaced_as_a_whole():
     ],
 )
 def test_other_forms_of_request(request_body: Any, expected: Any):
-    assert apply_to_request(request_body, Overrides(system_prompt="B")).request == expected
+    assert changed(request_body, Overrides(system_prompt="B")) == expected
 
 
 def test_the_provider_tells_an_anthropic_request_without_a_system_prompt():
-    request = {"model": "c", "messages": [{"role": "user", "content": "hi"}]}
+    request: Any = {"model": "c", "messages": [{"role": "user", "content": "hi"}]}
     assert form_of(request) == "chat"
     assert form_of(request, "anthropic") == "anthropic"
-    assert apply_to_request(request, Overrides(system_prompt="S"), "anthropic").request == {**request, "system": "S"}
+    assert changed(request, Overrides(system_prompt="S"), "anthropic") == {**request, "system": "S"}
 
 
 # ---------------------------------------------------------------- parameters, tools, messages, paths
@@ -163,13 +169,13 @@ def test_what_is_that_way_already_is_no_change():
 @pytest.mark.parametrize("name", ["max_completion_tokens", "max_output_tokens", "max_tokens"])
 def test_a_limit_of_tokens_keeps_the_name_that_the_request_uses(name: str):
     request = {"model": "m", "messages": [], name: 10}
-    assert apply_to_request(request, Overrides(max_tokens=20)).request == {"model": "m", "messages": [], name: 20}
+    assert changed(request, Overrides(max_tokens=20)) == {"model": "m", "messages": [], name: 20}
 
 
 def test_parameters_of_other_forms():
-    gemini = apply_to_request({"contents": []}, Overrides(max_tokens=5, temperature=0.5)).request
+    gemini = changed({"contents": []}, Overrides(max_tokens=5, temperature=0.5))
     assert gemini["generationConfig"] == {"maxOutputTokens": 5, "temperature": 0.5}
-    assert apply_to_request({"input": "x"}, Overrides(max_tokens=5)).request["max_output_tokens"] == 5
+    assert changed({"input": "x"}, Overrides(max_tokens=5))["max_output_tokens"] == 5
 
 
 def test_renaming_and_dropping_parameters_is_an_explicit_override():
@@ -185,14 +191,14 @@ def test_renaming_and_dropping_parameters_is_an_explicit_override():
 
 
 def test_tools_are_added_changed_and_removed():
-    other = {"type": "function", "function": {"name": "other", "parameters": {}}}
-    changed = {"type": "function", "function": {"name": "lookup", "parameters": {"type": "object", "required": ["k"]}}}
-    edits = (ToolEdit("set", "lookup", changed), ToolEdit("add", "other", other))
-    assert apply_to_request(chat(), Overrides(tools=edits)).request["tools"] == [changed, other]
-    assert "tools" not in apply_to_request(chat(), Overrides(tools=(ToolEdit("remove", "lookup"),))).request
-    flat = {"input": "x", "tools": [{"type": "function", "name": "lookup"}]}
-    assert "tools" not in apply_to_request(flat, Overrides(tools=(ToolEdit("remove", "lookup"),))).request
-    with pytest.raises(UsageError, match="no tool 'lokup'.*'lookup'"):
+    other: Any = {"type": "function", "function": {"name": "other", "parameters": {}}}
+    new: Any = {"type": "function", "function": {"name": "lookup", "parameters": {"type": "object", "required": ["k"]}}}
+    edits = (ToolEdit("set", "lookup", new), ToolEdit("add", "other", other))
+    assert changed(chat(), Overrides(tools=edits))["tools"] == [new, other]
+    assert "tools" not in changed(chat(), Overrides(tools=(ToolEdit("remove", "lookup"),)))
+    flat: Any = {"input": "x", "tools": [{"type": "function", "name": "lookup"}]}
+    assert "tools" not in changed(flat, Overrides(tools=(ToolEdit("remove", "lookup"),)))
+    with pytest.raises(UsageError, match=r"no tool 'lokup'.*'lookup'"):
         apply_to_request(chat(), Overrides(tools=(ToolEdit("remove", "lokup"),)))
 
 
@@ -203,7 +209,7 @@ def test_message_edits_mean_the_recorded_indices():
         MessageEdit(1, "set", {"role": "user", "content": "Hello"}),
         MessageEdit(3, "insert", {"role": "user", "content": "end"}),
     )
-    messages = apply_to_request(chat(), Overrides(messages=edits)).request["messages"]
+    messages = changed(chat(), Overrides(messages=edits))["messages"]
     assert [m["content"] for m in messages] == ["Hello", "between", "No emoji.", "end"]
 
 
@@ -249,6 +255,7 @@ def test_the_same_edits_fit_later_requests_of_the_same_agent():
         ),
         chat(),
     )
+    request: Any
     request, applied = apply_edits(later(chat()), edits)
     assert len(applied) == 3
     assert [m["content"] for m in request["messages"]] == ["X", "Hi", "No emoji.", "!", "a", "and now?"]
@@ -257,7 +264,11 @@ def test_the_same_edits_fit_later_requests_of_the_same_agent():
 
 def test_a_request_of_somebody_else_is_left_alone():
     edits = compile_overrides(Overrides(system_prompt="X", temperature=0.5), chat())
-    other = {"model": "small-1", "messages": [{"role": "system", "content": "You are the critic."}], "temperature": 0.7}
+    other: Any = {
+        "model": "small-1",
+        "messages": [{"role": "system", "content": "You are the critic."}],
+        "temperature": 0.7,
+    }
     assert apply_edits(other, edits) == (other, ())
 
 
@@ -330,7 +341,7 @@ def test_overrides_from_json_and_unknown_names():
         }
     )
     assert overrides == Overrides(system_prompt="", messages=(MessageEdit(1, "remove"),), set_paths=(("a.b", 1),))
-    with pytest.raises(UsageError, match="unknown override 'temprature'.*temperature"):
+    with pytest.raises(UsageError, match=r"unknown override 'temprature'.*temperature"):
         overrides_from_json({"temprature": 1})
     with pytest.raises(UsageError, match="wrong shape"):
         overrides_from_json({"messages": [{"nonsense": 1}]})
