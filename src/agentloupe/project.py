@@ -490,5 +490,7 @@ def _shown_error(step: Step, came: Json) -> str:
     if step.status == "denied":
         return f"denied: {_text(step.attrs.get('why')) or 'not allowed'}"
     text = came if isinstance(came, str) and came else None
+    if text is not None and step.error_class is None and step.status == "error":
+        return text  # of an import: nobody knows its class
     name = step.error_class or step.status
     return name if text is None else text if text.startswith(name) else f"{name}: {text}"
