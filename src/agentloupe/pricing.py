@@ -34,7 +34,12 @@ def _table(path: str | None) -> PriceTable:
 
 
 def priced_trace(trace: Trace) -> Trace:
-    """The trace with costs: each step's, the whole path's, and what was newly spent."""
+    """The trace with costs: each step's, the whole path's, and what was newly spent.
+
+    Where the steps are gone (a deleted run) nothing is known of them, so costs are unknown.
+    """
+    if trace.run.step_count and not trace.steps:
+        return trace
     return price_trace(trace, price_table())
 
 

@@ -6,6 +6,7 @@ import os
 import sys
 from importlib import import_module
 from io import TextIOWrapper
+from traceback import format_exception
 from typing import Annotated
 
 import typer
@@ -17,7 +18,7 @@ from typer._click.exceptions import (
     UsageError as ClickUsage,
 )
 
-from agentloupe.cli.output import Output, debugging, fail
+from agentloupe.cli.output import Output, fail, harmless
 from agentloupe.errors import LoupeError, ReplayMismatch
 
 __all__ = ["VERBS", "run"]
@@ -50,7 +51,6 @@ def run(argv: list[str]) -> int:
     """Runs `argv` and returns the exit code."""
     own = argv[: argv.index("--")] if "--" in argv else argv
     debug, as_json = "--debug" in own, "--json" in own
-    debugging(debug)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal without UTF-8 still gets every line
@@ -62,9 +62,9 @@ def run(argv: list[str]) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except (Exception, KeyboardInterrupt, ReplayMismatch) as error:
+    except (Exception, KeyboardInterrupt, ReplayMismatch) as error:  # noqa: BLE001  # the last place: each becomes a line
         if debug and not isinstance(error, (ClickException, exceptions.Abort)):
-            raise
+            sys.stderr.write(harmless("".join(format_exception(error))))
         return _failed(error, as_json=as_json)
     return code if isinstance(code, int) else 0
 

@@ -13,13 +13,13 @@ import typer
 from agentloupe.ambient import monotonic_ms
 from agentloupe.cli.arms import arms_table, road_of, say_road
 from agentloupe.cli.common import AsJson, Database, Debug
-from agentloupe.cli.output import Output, harmless, short
+from agentloupe.cli.output import Output, harmless
 from agentloupe.cli.show import show_tree
 from agentloupe.cli.views import counts_text, run_json
 from agentloupe.compare import Side, compare_runs
 from agentloupe.comparing import side_of
 from agentloupe.demo.models import DemoModel, chosen_model
-from agentloupe.demo.story import ATTEMPTS, Experiment, Story
+from agentloupe.demo.story import ATTEMPTS, Experiment, Story, shown_path
 from agentloupe.demo.watch import watching
 from agentloupe.pricing import price_table
 from agentloupe.project import load_steps
@@ -251,7 +251,7 @@ class _Telling:
             self.out.line(f"  {command:<{width}}  # {shows}")
         again = self.model.start_again
         if again is not None:
-            python = short(sys.executable, 200)
+            python = shown_path(Path(sys.executable))
             self.out.line("The model ended with the demo. To run or fork more, start it again and say where it is:")
             self.out.line(f"  {python} {again} &")
             self.out.line(f"  export LLM_BASE_URL=http://127.0.0.1:8765/v1 LLM_MODEL={self.model.name}")

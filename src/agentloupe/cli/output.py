@@ -13,15 +13,10 @@ from agentloupe.canonical import Json, dumps
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-__all__ = ["Output", "bytes_text", "debugging", "fail", "harmless", "pretty", "short"]
+__all__ = ["Output", "bytes_text", "fail", "harmless", "number_of", "pretty", "short"]
 
-_debug = [False]
-
-
-def debugging(on: bool) -> None:
-    """Remembers whether tracebacks may be shown."""
-    _debug[0] = on
-
+WIDE = 240
+"""Columns where nobody looks: files and pipes have no edge at which a table would have to break."""
 
 _CONTROL = [code for code in (*range(0x20), *range(0x7F, 0xA0)) if code not in (0x09, 0x0A)]
 # Marks that turn the direction of text, or have no width, can make a line read as what it is not.
@@ -50,6 +45,15 @@ def pretty(value: Json) -> str:
         return json.dumps(value, indent=2, ensure_ascii=False)
     except RecursionError:
         return dumps(value).decode()
+
+
+def number_of(count: int, what: str) -> str:
+    """`1 run`, `2 runs`."""
+    return (
+        f"{count} {what}"
+        if count == 1
+        else f"{count} {what.removesuffix('y') + 'ie' if what.endswith('dy') else what}s"
+    )
 
 
 def bytes_text(count: int) -> str:
@@ -81,7 +85,7 @@ class Output:
 
             people = sys.stdout.isatty()
             self._console = Console(
-                highlight=False, markup=False, emoji=False, soft_wrap=not people, width=None if people else 160
+                highlight=False, markup=False, emoji=False, soft_wrap=not people, width=None if people else WIDE
             )
         return self._console
 

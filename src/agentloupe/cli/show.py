@@ -18,8 +18,9 @@ from agentloupe.cli.views import (
     step_json,
     tokens_text,
 )
-from agentloupe.errors import StepNotFound
+from agentloupe.errors import Damaged, StepNotFound
 from agentloupe.jsontext import Json
+from agentloupe.recording import Recording
 from agentloupe.run import Run, RunFilter
 from agentloupe.step import Step, Trace
 
@@ -33,6 +34,9 @@ def command(
     ] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Show at most this many steps.")] = 200,
     first: Annotated[int, typer.Option("--first", min=0, help="Begin with this step.")] = 0,
+    tools: Annotated[
+        bool, typer.Option("--tools", help="With STEP: show the tools that the model was told of whole.")
+    ] = False,
     headers: Annotated[bool, typer.Option("--headers", help="With --json: leave out inputs and outputs.")] = False,
     as_json: AsJson = False,
     db: Database = None,
@@ -40,11 +44,11 @@ def command(
 ) -> None:
     """Show a run as a tree of steps, or one step with all that was sent and came back.
 
-    Examples: agentloupe show last; agentloupe show last 3
+    Examples: agentloupe show last; agentloupe show last 3; agentloupe show last 3 --tools
     """
     from agentloupe.api import resolve
     from agentloupe.pricing import priced_trace
-    from agentloupe.project import load_step
+    from agentloupe.project import load_step, project
 
     out = Output(as_json)
     with opened(db) as store:
@@ -52,13 +56,14 @@ def command(
         recording = store.recording(run_id)
         row = store.run(run_id)
         assert row is not None
-        trace = priced_trace(Trace(row, tuple(store.steps(run_id))))
+        trace = priced_trace(Trace(row, tuple(store.steps(run_id)) or project(recording.events, run_id).steps))
         forks = store.runs(RunFilter(parent_run_id=run_id, limit=None))
         if step is not None:
             whole = load_step(recording, _step(trace, step))
             response = _response(recording.body(whole.output_digest), whole) if whole.loaded else None
-            _show_step(out, whole, response)
+            _show_step(out, whole, response, tools)
             return
+        changes = changes_of(recording)
         chosen = trace.steps[first : first + limit] if not as_json else trace.steps[first:]
         steps = chosen if headers else [load_step(recording, item) for item in chosen]
     if as_json:
@@ -66,7 +71,7 @@ def command(
             {"run": run_json(trace.run), "forks": [fork.id for fork in forks], "steps": [step_json(s) for s in steps]}
         )
         return
-    _show_run(out, trace.run, forks)
+    _show_run(out, trace.run, forks, changes)
     show_tree(out, steps)
     if len(steps) < len(trace.steps):
         out.line(f"steps {first} to {first + len(steps) - 1} of {len(trace.steps)}; more with --first and --limit")
@@ -82,7 +87,7 @@ def _step(trace: Trace, idx: int) -> Step:
 # --- a run ------------------------------------------------------------------------------------------------------------
 
 
-def _show_run(out: Output, run: Run, forks: Sequence[Run]) -> None:
+def _show_run(out: Output, run: Run, forks: Sequence[Run], changes: Sequence[str]) -> None:
     out.line(f"{run.id}  {run.status}", style=f"bold {status_style(run.status)}".strip())
     took = seconds_text(run.started_at, run.ended_at)
     out.line(
@@ -97,7 +102,7 @@ def _show_run(out: Output, run: Run, forks: Sequence[Run]) -> None:
     tokens = tokens_text(run.total_input_tokens, run.total_output_tokens, run.usage_complete)
     out.line(f"  tokens {tokens}; cost {cost_text(run.cost, run.cost_complete)}{spent}")
     if run.parent_run_id is not None:
-        _show_lineage(out, run)
+        _show_lineage(out, run, changes)
     if run.coverage != "full":
         out.line(f"  coverage {run.coverage}" + "".join(f"; {note}" for note in run.coverage_notes), style="yellow")
     if run.fidelity:
@@ -112,12 +117,12 @@ def _show_run(out: Output, run: Run, forks: Sequence[Run]) -> None:
         )
 
 
-def _show_lineage(out: Output, run: Run) -> None:
+def _show_lineage(out: Output, run: Run, changes: Sequence[str]) -> None:
     at = "start" if run.forked_from_step is None else f"step {run.forked_from_step}"
     arm = f", {run.arm}" if run.arm else ""
     out.line(f"  fork of {run.parent_run_id} from {at}{arm}; tools answered by: {counts_text(run)}")
-    if run.overrides:
-        out.line("  changed: " + ", ".join(str(override.get("path", override)) for override in run.overrides))
+    for change in changes or [str(override.get("path", override)) for override in run.overrides]:
+        out.line(f"  changed: {change}", style="cyan")
     if run.label == "hypothetical":
         since = "" if run.hypothetical_from is None else f" from step {run.hypothetical_from} on"
         out.line(
@@ -127,6 +132,21 @@ def _show_lineage(out: Output, run: Run) -> None:
         out.line(f"  {run.label}: every answer was real, or recorded for that very call", style="green")
 
 
+def changes_of(recording: Recording) -> list[str]:
+    """What a fork changed, a line each; empty where that is not there any more."""
+    try:
+        listed = recording.body(recording.events[0].bodies.get("overrides")) if recording.events else None
+    except Damaged:
+        return []
+    changes = [change for change in listed if isinstance(change, dict)] if isinstance(listed, list) else []
+    return [
+        f"{change.get('path')} taken out"
+        if change.get("op") == "remove"
+        else f"{change.get('path')} = {short(change.get('value'), 160)}"
+        for change in changes
+    ]
+
+
 def show_tree(out: Output, steps: Sequence[Step]) -> None:
     """Draws steps as a tree, each with what it said in a line."""
     from rich.text import Text
@@ -134,7 +154,7 @@ def show_tree(out: Output, steps: Sequence[Step]) -> None:
 
     root = Tree("", hide_root=True, guide_style="dim")
     places: dict[int, Tree] = {}
-    width = max(out.console.width - 24, 40)
+    width = max(min(out.console.width, 160) - 24, 40)
     for step in steps:
         above = places.get(step.parent_idx, root) if step.parent_idx is not None else root
         line = Text(no_wrap=True, overflow="ellipsis")
@@ -207,7 +227,7 @@ def _response(value: Json, step: Step) -> Json:
     return value if step.kind == "llm" and step.error is None else None
 
 
-def _show_step(out: Output, step: Step, response: Json) -> None:
+def _show_step(out: Output, step: Step, response: Json, tools: bool) -> None:
     if out.as_json:
         out.document({**step_json(step), **({"response": response} if response is not None else {})})
         return
@@ -219,7 +239,7 @@ def _show_step(out: Output, step: Step, response: Json) -> None:
     if not step.loaded:
         return
     if step.kind == "llm" and isinstance(step.input, dict):
-        _show_request(out, step.input)
+        _show_request(out, step.input, tools)
     elif step.input is not None:
         _block(out, "input", step.input)
     if step.error is not None:
@@ -239,11 +259,23 @@ def _facts(step: Step) -> list[tuple[str, str]]:
         ("events", f"{step.first_seq} to {step.last_seq}"),
         ("matching key", (step.input_key or "")[:12]),
     ]
-    facts += [(name, short(value, 120)) for name, value in step.attrs.items()]
-    return [(name, value) for name, value in facts if value]
+    facts += [(name, short(value, 120)) for name, value in step.attrs.items() if name != "tries"]
+    return [*((name, value) for name, value in facts if value), *_tries(step.attrs.get("tries"))]
 
 
-def _show_request(out: Output, request: dict[str, Json]) -> None:
+def _tries(tries: Json) -> list[tuple[str, str]]:
+    """Each attempt of the client library inside the call, a line each."""
+    listed = [one for one in tries if isinstance(one, dict)] if isinstance(tries, list) else []
+    told: list[tuple[str, str]] = []
+    for number, one in enumerate(listed, 1):
+        parts = [f"status {one['status']}" if one.get("status") is not None else "no answer"]
+        parts += [f"{one['ms']:.0f} ms"] if isinstance(one.get("ms"), int | float) else []
+        parts += [short(one["error"], 100)] if one.get("error") is not None else []
+        told.append((f"try {number}", ", ".join(parts)))
+    return told
+
+
+def _show_request(out: Output, request: dict[str, Json], whole_tools: bool) -> None:
     messages = request.get("messages")
     for message in messages if isinstance(messages, list) else []:
         role = message.get("role", "?") if isinstance(message, dict) else "?"
@@ -257,7 +289,8 @@ def _show_request(out: Output, request: dict[str, Json]) -> None:
             _block(out, f"{role}", message)
     tools = request.get("tools")
     if isinstance(tools, list):
-        _block(out, f"tools ({len(tools)})", ", ".join(_tool_name(tool) for tool in tools))
+        names = ", ".join(_tool_name(tool) for tool in tools)
+        _block(out, f"tools ({len(tools)})", tools if whole_tools else f"{names}   (whole with --tools)")
     rest = {name: value for name, value in request.items() if name not in ("messages", "tools")}
     if rest:
         _block(out, "parameters", rest)

@@ -66,5 +66,7 @@ def _step(store: Store) -> str | None:
         return None
     busy = [step for step in steps if step.status == "open" and step.kind != "agent"]
     at = busy[-1] if busy else steps[-1]
-    what = "the model answers" if at.kind == "llm" else f"{at.kind} {at.name}"
+    what = (
+        "the model answers" if at.kind == "llm" else "its code runs" if at.kind == "agent" else f"{at.kind} {at.name}"
+    )
     return f"{run.agent}: step {at.idx}, {what}"
