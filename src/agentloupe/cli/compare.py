@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 import typer
 
 from agentloupe.cli.common import AsJson, Database, Debug, opened
-from agentloupe.cli.output import Output, harmless, short
+from agentloupe.cli.output import Output, harmless, number_of, short
 from agentloupe.cli.views import cost_text, counts_text, seconds_text, status_style, tokens_text
 from agentloupe.compare import Comparison, Row, Summary
 from agentloupe.compare import Path as Road
@@ -276,7 +276,9 @@ def _say_summary(out: Output, found: Summary) -> None:
             short(line.answer, 80),
         )
     out.draw(table)
-    out.line(f"{len(found.rows)} runs, {found.groups} different answers; the largest group holds {found.agreement:.0%}")
+    out.line(
+        f"{number_of(len(found.rows), 'run')}, {number_of(found.groups, 'different answer')}; the largest group holds {found.agreement:.0%}"
+    )
     out.line("paths", style="bold")
     _say_paths(out, found.paths, len(found.rows))
 

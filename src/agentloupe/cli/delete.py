@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from agentloupe.cli.common import AsJson, Database, Debug, RunRef, opened
-from agentloupe.cli.output import Output
+from agentloupe.cli.output import Output, number_of
 from agentloupe.errors import Refused
 
 
@@ -33,12 +33,12 @@ def command(
         if not yes:
             if as_json:
                 raise Refused("delete asks before it removes anything", hint="say --yes together with --json")
-            kept = f" Its {len(forks)} forks stay whole." if forks else ""
+            kept = f" {number_of(len(forks), 'fork')} of it stay whole." if forks else ""
             typer.confirm(f"Delete the bodies of {run_id}? This cannot be undone.{kept}", abort=True, err=True)
         removed = delete_run(store, run_id)
     if as_json:
         out.document({"run": run_id, "bodies_removed": removed, "forks": [fork.id for fork in forks]})
         return
     out.line(
-        f"{run_id} deleted: {removed} bodies removed, its events stay; agentloupe gc gives the space back to the disk"
+        f"{run_id} deleted: {number_of(removed, 'body')} removed, its events stay; agentloupe gc gives the space back to the disk"
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agentloupe.cli.common import AsJson, Database, Debug, opened
-from agentloupe.cli.output import Output, bytes_text
+from agentloupe.cli.output import Output, bytes_text, number_of
 
 
 def command(as_json: AsJson = False, db: Database = None, debug: Debug = False) -> None:
@@ -20,5 +20,5 @@ def command(as_json: AsJson = False, db: Database = None, debug: Debug = False) 
         out.document({"bodies": bodies, "bytes": removed, "file_bytes_before": before, "file_bytes_after": after})
         return
     out.line(
-        f"{bodies} bodies removed ({bytes_text(removed)}); the file went from {bytes_text(before)} to {bytes_text(after)}"
+        f"{number_of(bodies, 'body')} removed ({bytes_text(removed)}); the file went from {bytes_text(before)} to {bytes_text(after)}"
     )

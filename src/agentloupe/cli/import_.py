@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from agentloupe.cli.common import AsJson, Database, Debug, opened
-from agentloupe.cli.output import Output
+from agentloupe.cli.output import Output, number_of
 from agentloupe.errors import Damaged
 
 
@@ -39,9 +39,12 @@ def command(
             continue
         there = sum(1 for run in report.runs if run.state == "already there")
         known = f", {there} of them already there" if there else ""
-        counts = f"{report.total('steps')} steps, {report.total('model_calls')} model calls, {report.total('tool_calls')} tool calls"
+        counts = ", ".join(
+            number_of(report.total(name), what)
+            for name, what in (("steps", "step"), ("model_calls", "model call"), ("tool_calls", "tool call"))
+        )
         out.line(
-            f"{report.path}: {report.format}, {len(report.runs)} runs{known}: {counts}, {report.total('partial_steps')} partial steps"
+            f"{report.path}: {report.format}, {number_of(len(report.runs), 'run')}{known}: {counts}, {number_of(report.total('partial_steps'), 'partial step')}"
         )
         if report.fidelity:
             out.line(f"  not kept by the source: {report.fidelity}", style="yellow")

@@ -48,12 +48,9 @@ def pretty(value: Json) -> str:
 
 
 def number_of(count: int, what: str) -> str:
-    """`1 run`, `2 runs`."""
-    return (
-        f"{count} {what}"
-        if count == 1
-        else f"{count} {what.removesuffix('y') + 'ie' if what.endswith('dy') else what}s"
-    )
+    """`1 run`, `2 runs`, `3 bodies`."""
+    plural = "bodies" if what == "body" else f"{what}s"
+    return f"{count} {what if count == 1 else plural}"
 
 
 def bytes_text(count: int) -> str:

@@ -10,7 +10,7 @@ import typer
 
 from agentloupe.ambient import now
 from agentloupe.cli.common import AsJson, Database, Debug, opened
-from agentloupe.cli.output import Output
+from agentloupe.cli.output import Output, number_of
 from agentloupe.errors import LoupeError, Refused, UsageError
 from agentloupe.run import Run, RunFilter
 
@@ -47,7 +47,9 @@ def command(
                 raise Refused(
                     "prune asks before it removes anything", hint="say --yes (or --dry-run) together with --json"
                 )
-            typer.confirm(f"Delete the bodies of {len(old)} runs? This cannot be undone.", abort=True, err=True)
+            typer.confirm(
+                f"Delete the bodies of {number_of(len(old), 'run')}? This cannot be undone.", abort=True, err=True
+            )
         removed, kept = 0, list[str]()
         with out.progress("deleting", len(old)) as one_more:
             for run in old:
@@ -81,6 +83,9 @@ def _say(out: Output, old: list[Run], removed: int, dry_run: bool, kept: list[st
     for run in old if dry_run else []:
         out.line(f"{run.id}  {run.started_at[:19]}  {run.status}")
     verb = "would be deleted" if dry_run else "deleted"
-    out.line(f"{len(old) - len(kept)} runs {verb}" + ("" if dry_run else f", {removed} bodies removed"))
+    out.line(
+        f"{number_of(len(old) - len(kept), 'run')} {verb}"
+        + ("" if dry_run else f", {number_of(removed, 'body')} removed")
+    )
     for line in kept:
         out.line(f"not deleted: {line}")

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from agentloupe.cli.common import AsJson, Database, Debug, opened
-from agentloupe.cli.output import Output
+from agentloupe.cli.output import Output, number_of
 from agentloupe.run import RunFilter
 
 
@@ -42,5 +42,5 @@ def command(
         for name, lines in differed.items():
             for line in lines:
                 out.line(f"{name}: {line}")
-        out.line(f"{len(names)} runs rebuilt, {len(differed) or 'none'} differed")
+        out.line(f"{number_of(len(names), 'run')} rebuilt, {len(differed) or 'none'} differed")
     raise typer.Exit(1 if differed else 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from agentloupe.cli.common import AsJson, Database, Debug, opened
-from agentloupe.cli.output import Output, bytes_text
+from agentloupe.cli.output import Output, bytes_text, number_of
 
 
 def command(as_json: AsJson = False, db: Database = None, debug: Debug = False) -> None:
@@ -20,8 +20,8 @@ def command(as_json: AsJson = False, db: Database = None, debug: Debug = False) 
         out.document(asdict(size))
         return
     out.line(size.url)
-    out.line(f"{size.runs} runs, {size.events} events, {size.bodies} bodies")
+    out.line(f"{number_of(size.runs, 'run')}, {number_of(size.events, 'event')}, {number_of(size.bodies, 'body')}")
     shared = f" ({bytes_text(size.bodies_whole)} before compression)" if size.bodies_whole else ""
     out.line(f"bodies {bytes_text(size.bodies_stored)}{shared}, file {bytes_text(size.file_bytes)}")
     if size.orphans:
-        out.line(f"{size.orphans} bodies belong to no run: agentloupe gc removes them")
+        out.line(f"{number_of(size.orphans, 'body')} belong to no run: agentloupe gc removes them")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -9,7 +11,7 @@ from typing import Annotated
 import typer
 
 from agentloupe.cli.common import AsJson, Database, Debug, opened
-from agentloupe.cli.output import Output
+from agentloupe.cli.output import Output, number_of
 from agentloupe.errors import Damaged, UsageError, VersionUnknown
 from agentloupe.event import Head
 from agentloupe.recording import Recording
@@ -43,32 +45,36 @@ def command(
         raise typer.Exit(_verify_all(out, db, bodies=not chain_only))
     assert run is not None
     try:
-        found = _find(run, db)
-        result = verify(found, bodies=not chain_only, anchor=_anchor(anchor))
+        with _found(run, db) as recording:
+            result = verify(recording, bodies=not chain_only, anchor=_anchor(anchor))
     except (Damaged, VersionUnknown) as wrong:
-        if as_json:
-            out.document({"ok": False, "origin": run, "reason": wrong.reason, "message": wrong.message})
-        raise
+        if not as_json:
+            raise
+        out.document({"ok": False, "origin": run, "reason": wrong.reason, "message": wrong.message})
+        raise typer.Exit(wrong.exit_code) from wrong
     if as_json:
         out.document(_document(result))
     else:
         out.line(f"{result.run_id}: {result.head}", style=None if result.ok else "red")
         for fault in result.more:
             out.line(f"  also: sequence {fault.sequence}: {fault.reason}")
-        body = "bodies not looked at" if chain_only else f"{result.bodies_checked} bodies fit their digests"
-        out.line(f"{result.events} events, {body}, coverage {result.coverage}, checked by {result.reader}")
+        body = "bodies not looked at" if chain_only else f"{number_of(result.bodies_checked, 'body')} fit their digests"
+        out.line(f"{number_of(result.events, 'event')}, {body}, coverage {result.coverage}, checked by {result.reader}")
     raise typer.Exit(0 if result.ok else 2)
 
 
-def _find(run: str, db: str | None) -> Recording:
+@contextmanager
+def _found(run: str, db: str | None) -> Generator[Recording]:
+    """The recording of a run or of a file."""
     if Path(run).is_file():
         from agentloupe.importers.loupe_file import open_file
 
-        return open_file(Path(run))
-    from agentloupe.api import open_store, resolve
+        yield open_file(Path(run))
+        return
+    from agentloupe.api import resolve
 
-    store = open_store(db) if db else open_store()
-    return store.recording(resolve(store, run))
+    with opened(db) as store:
+        yield store.recording(resolve(store, run))
 
 
 def _anchor(text: str | None) -> Head | None:
@@ -120,5 +126,5 @@ def _verify_all(out: Output, db: str | None, *, bodies: bool) -> int:
             out.line(f"database: {line}", style="red")
         for result in bad:
             out.line(f"{result.run_id}: {result.head}", style="red")
-        out.line(f"{len(names)} runs checked, {len(bad) or 'none'} damaged; ends not anchored")
+        out.line(f"{number_of(len(names), 'run')} checked, {len(bad) or 'none'} damaged; ends not anchored")
     return 2 if bad or faults else 0
