@@ -40,8 +40,11 @@ def command(
         there = sum(1 for run in report.runs if run.state == "already there")
         known = f", {there} of them already there" if there else ""
         counts = ", ".join(
-            number_of(report.total(name), what)
-            for name, what in (("steps", "step"), ("model_calls", "model call"), ("tool_calls", "tool call"))
+            (
+                number_of(report.total("steps"), "step"),
+                number_of(report.total("model_calls"), "model call"),
+                number_of(report.total("tool_calls"), "tool call"),
+            )
         )
         out.line(
             f"{report.path}: {report.format}, {number_of(len(report.runs), 'run')}{known}: {counts}, {number_of(report.total('partial_steps'), 'partial step')}"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from agentloupe.cli.common import AsJson, Database, Debug
+from agentloupe.cli.common import AsJson, Database, Debug, opened
 from agentloupe.cli.output import Output
 from agentloupe.errors import UsageError
 from agentloupe.report import LEVELS
@@ -61,10 +62,11 @@ def command(
         raise UsageError("--pdb needs --until-failure")
     out = Output(as_json)
     until: bool | str = "debugger" if pdb else until_failure
-    if script:
-        report = replay_command(run, script, store=db, level=level, expect=expect, until_failure=until)
-    else:
-        report = replay_code(run, code, store=db, level=level, expect=expect, until_failure=until)
+    with nullcontext() if Path(run).is_file() or "/" in run else opened(db) as store:
+        if script:
+            report = replay_command(run, script, store=store, level=level, expect=expect, until_failure=until)
+        else:
+            report = replay_code(run, code, store=store, level=level, expect=expect, until_failure=until)
     if as_json:
         out.document(report.as_json())
     else:

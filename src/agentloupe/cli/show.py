@@ -48,7 +48,7 @@ def command(
     """
     from agentloupe.api import resolve
     from agentloupe.pricing import priced_trace
-    from agentloupe.project import load_step, project
+    from agentloupe.project import load_step
 
     out = Output(as_json)
     with opened(db) as store:
@@ -56,7 +56,7 @@ def command(
         recording = store.recording(run_id)
         row = store.run(run_id)
         assert row is not None
-        trace = priced_trace(Trace(row, tuple(store.steps(run_id)) or project(recording.events, run_id).steps))
+        trace = priced_trace(Trace(row, tuple(store.steps(run_id))))
         forks = store.runs(RunFilter(parent_run_id=run_id, limit=None))
         if step is not None:
             whole = load_step(recording, _step(trace, step))
@@ -71,7 +71,7 @@ def command(
             {"run": run_json(trace.run), "forks": [fork.id for fork in forks], "steps": [step_json(s) for s in steps]}
         )
         return
-    _show_run(out, trace.run, forks, changes)
+    _show_run(out, trace.run, forks, changes, gone=bool(row.step_count) and not trace.steps)
     show_tree(out, steps)
     if len(steps) < len(trace.steps):
         out.line(f"steps {first} to {first + len(steps) - 1} of {len(trace.steps)}; more with --first and --limit")
@@ -87,7 +87,7 @@ def _step(trace: Trace, idx: int) -> Step:
 # --- a run ------------------------------------------------------------------------------------------------------------
 
 
-def _show_run(out: Output, run: Run, forks: Sequence[Run], changes: Sequence[str]) -> None:
+def _show_run(out: Output, run: Run, forks: Sequence[Run], changes: Sequence[str], *, gone: bool) -> None:
     out.line(f"{run.id}  {run.status}", style=f"bold {status_style(run.status)}".strip())
     took = seconds_text(run.started_at, run.ended_at)
     out.line(
@@ -107,6 +107,8 @@ def _show_run(out: Output, run: Run, forks: Sequence[Run], changes: Sequence[str
         out.line(f"  coverage {run.coverage}" + "".join(f"; {note}" for note in run.coverage_notes), style="yellow")
     if run.fidelity:
         out.line(f"  imported: {run.fidelity}", style="yellow")
+    if gone:
+        out.line(f"  its content was deleted; {run.events} events stay: agentloupe verify {run.id}", style="yellow")
     if run.error:
         out.line(f"  {run.error}", style="red")
     if run.tags:
