@@ -30,7 +30,7 @@ def store() -> Store:
 
 
 def lines(path: Path) -> list[Any]:
-    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    return [json.loads(line) for line in path.read_bytes().splitlines()]
 
 
 def write(path: Path, *records: Any) -> Path:
@@ -363,6 +363,64 @@ def test_the_format_is_seen_from_the_content(tmp_path: Path, text: str, format: 
     path = tmp_path / "a.bin"
     path.write_text(text)
     assert detect(path).format == format
+
+
+@st.composite
+def any_step(draw: st.DrawFn, idx: int) -> Any:
+    kind = draw(st.sampled_from(["llm", "tool", "other", "clock", "agent", "retrieval", "state", "odd kind"]))
+    step: dict[str, Any] = {"idx": idx, "kind": kind}
+    optional = {
+        "name": st.sampled_from(["a", "b", "agent.run"]),
+        "parent_idx": st.none() | st.integers(0, 4),
+        "started_at": st.sampled_from(
+            [None, "2026-04-01T10:00:00.25Z", "2026-04-01T12:00:00", "no time", 1774751400000]
+        ),
+        "ended_at": st.sampled_from([None, "2026-04-01T10:00:01.000000001Z", "2026-04-01T10:00:02+02:00"]),
+        "input": json_values,
+        "output": json_values,
+        "error": st.none() | st.sampled_from(["", "Boom: x", "KeyError: 'a'", "just text"]) | json_values,
+        "input_tokens": st.none() | st.integers(0, 9),
+        "model": st.none() | st.text(max_size=3),
+        "source": st.sampled_from(["live", "miss", "cassette", "elsewhere"]),
+        "effect": st.sampled_from(["read", "write", "odd"]),
+        "attrs": st.dictionaries(st.sampled_from(["finish_reason", "usage", "mine"]), json_values, max_size=2)
+        | st.integers(),
+        "more": json_values,
+    }
+    for name in draw(st.sets(st.sampled_from(sorted(optional)))):
+        step[name] = draw(optional[name])
+    return step
+
+
+any_run = st.lists(st.booleans(), max_size=5).flatmap(
+    lambda flags: st.tuples(*(any_step(idx) for idx in range(len(flags)))).map(list)
+)
+
+
+@given(
+    any_run,
+    st.dictionaries(
+        st.sampled_from(["status", "tags", "result", "cost", "error", "more"]), st.deferred(lambda: json_values)
+    ),
+)
+def test_an_export_of_an_import_stays_as_it_is(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[Any], more: Any
+) -> None:
+    folder = tmp_path_factory.mktemp("roundtrip")
+    source = write(folder / "0.jsonl", {"run": {"id": "r", **more}}, *({"step": step} for step in steps))
+    outs: list[bytes] = []
+    for n in (1, 2):
+        fresh = open_url("memory:")
+        assert import_file(fresh, source).total("steps") == len(steps)
+        source = folder / f"{n}.jsonl"
+        export_run(fresh, "r", source)
+        outs.append(source.read_bytes())
+    assert outs[0] == outs[1]
+    exported = [next(iter(record.values())) for record in lines(source)][1:]
+    for step, back in zip(steps, exported, strict=True):
+        for name in ("more", "input_tokens", "source", "effect"):
+            if step.get(name) not in (None, "live"):
+                assert back[name] == step[name]
 
 
 json_values = st.recursive(

@@ -6,6 +6,7 @@ import io
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import zstandard
@@ -256,6 +257,28 @@ def test_an_event_that_is_nested_too_deep_is_refused() -> None:
     end = {"events": 1, "bodies": 0, "missing": 0, "head": "", "sha256": digest_bytes(text)}
     with pytest.raises(Corrupt, match="line 2"):
         read_text(text + json.dumps({"end": end}, separators=(",", ":")).encode() + b"\n", "deep")
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=10,
+)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["tool", "other", "env"]), json_values, json_values), max_size=5), st.booleans()
+)
+def test_any_run_comes_back_as_the_same_bytes(calls: list[tuple[Any, Any, Any]], packed: bool) -> None:
+    made = Maker("any", calls[0][1] if calls else None)
+    for kind, given_in, out in calls:
+        made.call(kind, "name", given_in, out)
+    content = written(made.finish(), packed=packed)
+    back = opened(content)
+    assert written(back, packed=packed) == content
+    for event in back.events:
+        for digest in event.digests():
+            back.body(digest)
 
 
 def test_ten_thousand_events_take_little_time_and_give_the_same_bytes() -> None:

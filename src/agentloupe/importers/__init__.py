@@ -6,6 +6,7 @@ the entry point group `agentloupe.importers`.
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -38,7 +39,8 @@ def importers() -> tuple[Importer, ...]:
     return (*own, *_plugged())
 
 
-def _plugged() -> list[Importer]:
+@cache
+def _plugged() -> tuple[Importer, ...]:
     found: list[Importer] = []
     for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
         try:
@@ -49,7 +51,7 @@ def _plugged() -> list[Importer]:
                 hint="update or remove the package that brings it",
                 reason="plugin",
             ) from wrong
-    return found
+    return tuple(found)
 
 
 def detect(path: Path, wanted: str | None = None) -> Importer:

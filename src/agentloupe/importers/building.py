@@ -179,10 +179,7 @@ class RunBuilder:
             agent=agent, name=name, arguments=arguments, engine="imported", tags=tuple(tags), facts=known, bodies=bodies
         )
         entry = self._scribe.started(started, at)
-        draft = entry.drafts[0]
-        if arguments is None:
-            draft = replace(draft, input_digest=None)
-            entry = Entry((draft,), tuple(body for body in entry.bodies if body.digest != entry.drafts[0].input_digest))
+        (draft,) = entry.drafts
         self._take(replace(entry, drafts=(replace(draft, bodies={**draft.bodies, "raw": self._raw.digest}),)))
 
     def finish(
@@ -277,7 +274,7 @@ class RunBuilder:
         one = call.kind not in ("llm", "tool", "agent")
         if not said.ended and not one:
             return
-        began = self._at
+        began = None if said.started_at is None else _near(said.started_at)
         at, marks = self._time("", said.ended_at) if said.ended_at is not None else (self._at or self._now, {})
         attrs: dict[str, Json] = {**_facts(said), **marks}
         if said.ended_at is None:
@@ -369,14 +366,14 @@ def class_of(error: Json) -> str | None:
 
 def known_kind(value: Json) -> Kind:
     """A kind by its name; what is no kind is `other`."""
-    return value if value in KINDS else "other"
+    return value if isinstance(value, str) and value in KINDS else "other"
 
 
 def known_source(value: Json) -> Source | None:
     """A source by its name, or `None`."""
-    return value if value in SOURCES else None
+    return value if isinstance(value, str) and value in SOURCES else None
 
 
 def known_effect(value: Json) -> Effect | None:
     """An effect by its name, or `None`: unstated."""
-    return value if value in EFFECTS else None
+    return value if isinstance(value, str) and value in EFFECTS else None

@@ -1,7 +1,7 @@
 """A plain list of chat messages as steps: each assistant message is a model call whose request is what stood before it.
 
-A tool result belongs to the nearest earlier call of its id in its own turn (a turn begins with a user message); the old
-`function` messages belong by name. A call without a result stays an open step, a result without a call a step of kind
+A tool result belongs to the nearest earlier message of its own turn that has an unanswered call of its id, and there to
+the first of them (a turn begins with a user message); the old `function` messages belong by name. A call without a result stays an open step, a result without a call a step of kind
 `other`; both are marked `orphan` and named in the warnings. Nothing is put right: a request is the messages as they stood.
 """
 
@@ -85,9 +85,9 @@ def _joined(messages: list[Json]) -> list[_Asked]:
             asked += new
             turn += new
         elif role in _RESULTS:
-            call = next((call for call in reversed(turn) if call.result is None and _belongs(message, call)), None)
-            if call is not None:
-                call.result = at
+            waiting = [call for call in turn if call.result is None and _belongs(message, call)]
+            if waiting:  # one message may use an id twice: its results come in the order of its calls
+                next(call for call in waiting if call.at == waiting[-1].at).result = at
     return asked
 
 

@@ -178,7 +178,7 @@ def _built(found: _Found, raw: Raw) -> ImportedRun:
     )
     _add_steps(steps[1:] if root else steps, builder, 1 if root else 0)
     status = run.get("status")
-    if status not in _OPEN:
+    if not _is_open(status):
         said = _STATUSES.get(status.lower(), "ok") if isinstance(status, str) else "ok"
         facts: dict[str, Json] = {}
         if said != "ok" and (name := class_of(run.get("error"))):
@@ -186,6 +186,10 @@ def _built(found: _Found, raw: Raw) -> ImportedRun:
         result = root.get("output") if root else run.get("result")
         builder.finish(status=said, ended_at=run.get("ended_at"), result=result, facts=facts)
     return builder.made(_fidelity(steps))
+
+
+def _is_open(status: Json) -> bool:
+    return isinstance(status, str) and status in _OPEN
 
 
 def _ordered(steps: list[dict[str, Json]], builder: RunBuilder) -> list[dict[str, Json]]:
@@ -203,13 +207,17 @@ def _ordered(steps: list[dict[str, Json]], builder: RunBuilder) -> list[dict[str
     return ordered
 
 
+def _number(idx: Json, otherwise: int) -> int:
+    return idx if isinstance(idx, int) and not isinstance(idx, bool) else otherwise
+
+
 def _is_root(step: Mapping[str, Json]) -> bool:
     return step.get("kind") == "agent" and step.get("name") == "agent.run" and step.get("parent_idx") is None
 
 
 def _add_steps(steps: list[dict[str, Json]], builder: RunBuilder, first: int) -> None:
     """Adds steps in order; `first` is the index of the first of them (1 below a root step)."""
-    place = {step.get("idx", at): at for at, step in enumerate(steps, first)}
+    place = {_number(step.get("idx"), at): at for at, step in enumerate(steps, first)}
     inside: dict[int, int] = {}
     parents: list[int | None] = []
     for at, step in enumerate(steps, first):
@@ -248,8 +256,17 @@ def _said(step: dict[str, Json], at: int, parent: int | None) -> Said:
         extra["output"] = step["output"]
     extra.pop("partial_step", None)
     source = known_source(step.get("source"))
-    if "source" in step and source is None:
-        extra["source"] = step["source"]
+    effect = known_effect(step.get("effect")) if kind == "tool" else None
+    ended = not all(step.get(name) is None for name in ("ended_at", "output", "error"))
+    for name, known in (("source", source if ended else None), ("effect", effect)):
+        if step.get(name) is not None and known is None:
+            extra[name] = step[name]
+    # Only a model step that was answered has a model and tokens of its own.
+    answered = kind == "llm" and error is None and ended
+    for name in () if answered else ("input_tokens", "output_tokens", *(() if kind == "llm" else ("model",))):
+        attrs.pop(name, None)
+        if step.get(name) is not None:
+            extra[name] = step[name]
     return Said(
         kind=kind,
         name=_name(step, kind, attrs),
@@ -261,8 +278,8 @@ def _said(step: dict[str, Json], at: int, parent: int | None) -> Said:
         ended_at=step.get("ended_at"),
         parent=parent,
         source=source,
-        effect=known_effect(step.get("effect")),
-        ended=not all(step.get(name) is None for name in ("ended_at", "output", "error")),
+        effect=effect,
+        ended=ended,
         attrs=attrs,
         extra=extra,
         absent=tuple(name for name in STEP_FIELDS if name not in step),
@@ -341,7 +358,7 @@ def _run_extra(run: Mapping[str, Json], steps: list[dict[str, Json]], builder: R
             if name == "step_count":
                 builder.warnings.append(f"the run says that it has {run[name]} steps; {value} are there")
     status = run.get("status")
-    if status is not None and status not in _OPEN and _STATUSES.get(str(status)) != status:
+    if status is not None and not _is_open(status) and _STATUSES.get(str(status)) != status:
         kept["status"] = status
     return kept
 
