@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from agentloupe.arguments import parse_arguments
 from agentloupe.canonical import Json, dumps
@@ -26,6 +26,9 @@ _UNSUPPORTED: Mapping[str, str] = {
 
 
 # --- calls and results in a history -----------------------------------------------------------------------------------
+
+_ANSWERS: Mapping[str, str] = {"tool": "tool_call_id", "function": "name"}
+"""Roles of results, and the member that says which call they answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,26 +77,42 @@ class History:
 
 
 def read_history(messages: Sequence[Json]) -> History:
-    """Pairs calls and results: a result belongs to the nearest earlier call of its id that has none yet."""
+    """Pairs calls and results.
+
+    A result belongs to the nearest earlier message of its own turn that has a call of its id without a result, and there
+    to the first of them; a turn begins with a user message. Results of the old `function` role belong by name.
+    """
     pairs: list[Pair] = []
     orphans: list[tuple[int, str]] = []
+    turn = 0
     for at, message in enumerate(messages):
         if not isinstance(message, dict):
             continue
+        role = message.get("role")
+        turn = len(pairs) if role == "user" else turn
         pairs += _calls_of(message, at)
-        answered = message.get("tool_call_id")
-        if message.get("role") == "tool" and isinstance(answered, str):
-            open_at = next(
-                (i for i in reversed(range(len(pairs))) if pairs[i].id == answered and pairs[i].result_at is None), None
-            )
-            if open_at is None:
-                orphans.append((at, answered))
-            else:
-                call = pairs[open_at]
-                pairs[open_at] = Pair(call.id, call.name, call.raw, call.call_at, at, message.get("content"))
+        answered = message.get(_ANSWERS.get(role, "")) if isinstance(role, str) else None
+        if not isinstance(answered, str):
+            continue
+        mine = _answered(pairs, turn, answered, by_name=role == "function")
+        if mine is None:
+            orphans.append((at, answered))
+        else:
+            pairs[mine] = replace(pairs[mine], result_at=at, content=message.get("content"))
     ids = [pair.id for pair in pairs]
     reused = tuple(dict.fromkeys(i for i in ids if i and ids.count(i) > 1))
     return History(tuple(pairs), tuple(orphans), reused)
+
+
+def _answered(pairs: Sequence[Pair], turn: int, said: str, *, by_name: bool) -> int | None:
+    """The call that a result belongs to, as an index; `said` is the id (or name) that the result carries."""
+    waiting = [
+        i
+        for i in range(turn, len(pairs))
+        if pairs[i].result_at is None
+        and (pairs[i].name == said and not pairs[i].id if by_name else pairs[i].id == said)
+    ]
+    return next((i for i in waiting if pairs[i].call_at == pairs[waiting[-1]].call_at), None)
 
 
 def _calls_of(message: Mapping[str, Json], at: int) -> Iterator[Pair]:
@@ -103,6 +122,9 @@ def _calls_of(message: Mapping[str, Json], at: int) -> Iterator[Pair]:
             function = call.get("function")
             members = function if isinstance(function, dict) else call
             yield Pair(str(call.get("id") or ""), str(members.get("name") or ""), members.get("arguments"), at)
+    old = message.get("function_call")
+    if isinstance(old, dict):
+        yield Pair("", str(old.get("name") or ""), old.get("arguments"), at)
 
 
 # --- cautions ---------------------------------------------------------------------------------------------------------
@@ -142,7 +164,7 @@ def _about_history(history: History) -> Iterator[str]:
         places = ", ".join(f"messages[{at}] ({call_id})" for at, call_id in history.orphans)
         yield f"tool results without their call, providers refuse such a history: {places}"
     if history.unanswered:
-        ids = ", ".join(f"messages[{pair.call_at}] ({pair.id})" for pair in history.unanswered)
+        ids = ", ".join(f"messages[{pair.call_at}] ({pair.id or pair.name})" for pair in history.unanswered)
         yield f"tool calls without a result, providers refuse such a history: {ids}"
     if history.reused:
         yield f"one id is used by several tool calls, some providers refuse that: {', '.join(history.reused)}"

@@ -457,23 +457,38 @@ class Family:
         for call_id, result in plan.results.items():
             call = self.cut.tape.call(call_id)
             assert call is not None, "looked up before"
-            request = _result_in(request, call, codecs.decode_for_reading(result))
+            later = [one for one in self.cut.kept() if one.kind == "tool" and one.first_seq > call.first_seq]
+            request = _result_in(request, call, later, codecs.decode_for_reading(result))
         return request
 
 
-def _result_in(request: dict[str, Json], call: RecordedCall, result: Json) -> dict[str, Json]:
-    """Puts a result into the message that carries it: the one of the call's id, or else of its name and arguments."""
+def _result_in(
+    request: dict[str, Json], call: RecordedCall, later: Sequence[RecordedCall], result: Json
+) -> dict[str, Json]:
+    """Puts a result into the message that carries it; `later` are the tool calls between this one and the cut."""
     messages = cast("list[Json]", request.get("messages") or [])
-    answered = [pair for pair in read_history(messages).pairs if pair.result_at is not None]
-    found = [pair for pair in answered if pair.id == call.attrs.get("tool_call_id")] or [
-        pair for pair in answered if pair.name == call.name and key_of("tool", pair.name, pair.raw) == call.input_key
-    ]
-    if not found or found[-1].result_at is None:
+    at = _carrier(messages, call, later)
+    if at is None:
         raise UsageError(f"the result of {call.name} is not found in the messages of the step that is forked")
-    at = found[-1].result_at
     changed = [*messages]
     changed[at] = {**cast("dict[str, Json]", messages[at]), "content": content_of(result)}
     return {**request, "messages": changed}
+
+
+def _carrier(messages: Sequence[Json], call: RecordedCall, later: Sequence[RecordedCall]) -> int | None:
+    """Index of the message that carries a call's result: by id and arguments, or by one of them.
+
+    An id, and arguments, may stand there several times: those that are equal are counted from the end.
+    """
+    answered = [pair for pair in read_history(messages).pairs if pair.result_at is not None]
+    told = [(pair.id, (pair.name, key_of("tool", pair.name, pair.raw))) for pair in answered]
+    mine, *others = [(one.attrs.get("tool_call_id"), (one.name, one.input_key)) for one in (call, *later)]
+    for part in (slice(0, 2), slice(0, 1), slice(1, 2)):
+        found = [at for at, one in enumerate(told) if one[part] == mine[part]]
+        after = sum(one[part] == mine[part] for one in others)
+        if len(found) > after:
+            return answered[found[-1 - after]].result_at
+    return None
 
 
 def _rule(tool: str, rule: ToolRule | str) -> ToolRule:
