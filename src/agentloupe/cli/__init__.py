@@ -16,4 +16,5 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code. Never shows a traceback unless `--debug` is given."""
     from agentloupe.cli.app import run
 
-    return run(list(sys.argv[1:] if argv is None else argv))
+    # No `list(...)` here: the verb's module becomes a name of this package as soon as it is loaded.
+    return run([*(sys.argv[1:] if argv is None else argv)])

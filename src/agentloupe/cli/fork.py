@@ -116,7 +116,7 @@ def _wishes(given: Mapping[str, Any]) -> ForkWishes:
         tools=dict(parse_tool(text) for text in given["tool"] or ()),
         live=_allowed(given["live"], given["reason"]),
         functions=_functions(given["tools_from"], given["live"] or ()),
-        ask=ask,
+        ask=ask if sys.stdin and sys.stdin.isatty() else None,
         limits=limits,
         price=_price(),
         **{name: given[name] for name in as_they_are},
