@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from agentloupe.canonical import Json
 from agentloupe.errors import Damaged
 from agentloupe.event import Event, Head
 from agentloupe.pack import unpack
 
-__all__ = ["FILE_FORMAT", "FILE_VERSION", "GetBodies", "Recording"]
+__all__ = ["FILE_FORMAT", "FILE_VERSION", "GetBodies", "Recording", "Texts"]
 
 FILE_FORMAT = "loupe"
 FILE_VERSION = 1
@@ -18,6 +18,19 @@ FILE_VERSION = 1
 
 GetBodies = Callable[[Sequence[str]], Mapping[str, bytes]]
 """Bodies by digest. What is not there is left out of the answer; what does not fit its digest raises `Corrupt`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """The canonical texts that events were read from, so that their chain can be proven without writing them anew.
+
+    Attributes:
+        of: the very events, by identity: for any others the texts prove nothing.
+        sealed: one text for each.
+    """
+
+    of: tuple[Event, ...]
+    sealed: tuple[bytes, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +43,7 @@ class Recording:
         get: the bodies.
         origin: where it was read from, for messages (a run id, a file name).
         head: the end that the place it lies in says it has; `None` where nothing says so.
+        texts: what the events were read from, where that is known and canonical.
     """
 
     run_id: str
@@ -37,6 +51,7 @@ class Recording:
     get: GetBodies
     origin: str
     head: Head | None = None
+    texts: Texts | None = field(default=None, repr=False, compare=False)
 
     def body(self, digest: str | None) -> Json:
         """The value behind a digest, whole.

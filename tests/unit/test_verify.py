@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from agentloupe.event import Event, Head
 from agentloupe.recording import GetBodies, Recording
 from agentloupe.seal import link, sealed_form
 from agentloupe.store.memory import MemoryStore
+from agentloupe.store.sqlite import SqliteStore
 from agentloupe.verify import verify
 from tests.store.make import Author, small_run
 
@@ -250,3 +252,36 @@ def test_a_run_whose_storage_failed_says_what_is_not_there() -> None:
 )
 def test_the_quick_way_to_the_sealed_form_is_the_canonical_form(envelope: Any) -> None:
     assert sealed_form(envelope) == canonical(envelope)
+
+
+def in_a_file(path: Path) -> Recording:
+    store = SqliteStore(path)
+    small_run(store, "run-1")
+    recording = store.recording("run-1")
+    store.close()
+    return recording
+
+
+def test_texts_that_events_were_read_from_prove_only_those_events(tmp_path: Path) -> None:
+    recording = in_a_file(tmp_path / "l.db")
+    assert recording.texts is not None
+    assert verify(recording, bodies=False).ok
+    last = recording.events[-1]
+    edited = (*recording.events[:-1], replace(last, recorded_at="2026-01-01T00:00:00.000000Z"))
+    fault = verify(replace(recording, events=edited), bodies=False).fault
+    assert fault is not None
+    assert (fault.sequence, fault.reason) == (last.sequence, "hash")
+
+
+def test_a_text_that_is_not_what_was_sealed_proves_nothing(tmp_path: Path) -> None:
+    recording = in_a_file(tmp_path / "l.db")
+    texts = recording.texts
+    assert texts is not None
+    swapped = (texts.sealed[1], texts.sealed[0], *texts.sealed[2:])
+    # The events are whole, so they are proven the long way.
+    assert verify(replace(recording, texts=replace(texts, sealed=swapped)), bodies=False).ok
+    fewer = recording.events[:-2]
+    short = replace(recording, events=fewer, texts=replace(texts, of=fewer, sealed=texts.sealed[:-2]))
+    fault = verify(short, bodies=False).fault
+    assert fault is not None
+    assert fault.reason == "end"

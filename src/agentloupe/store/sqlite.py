@@ -10,11 +10,11 @@ from typing import Any, cast
 
 import orjson
 
-from agentloupe.canonical import loads
+from agentloupe.canonical import Json, loads
 from agentloupe.errors import Corrupt, OwnerAlive, RunNotFound, StoreError, VersionUnknown
 from agentloupe.event import Draft, Event, Head, from_envelope
 from agentloupe.ports import Fold, NewFold, RunWriter, Size
-from agentloupe.recording import GetBodies, Recording
+from agentloupe.recording import GetBodies, Recording, Texts
 from agentloupe.run import Owner, Run, RunFilter
 from agentloupe.seal import GENESIS, link_bytes
 from agentloupe.step import Step
@@ -117,7 +117,7 @@ class SqliteStore:
         """See `ports.Store.rebuild`."""
         with self._db.transaction() as conn:
             rid = _rid_of(conn, run_id)
-            return upkeep.rebuild(conn, rid, run_id, _events(conn, rid, run_id), new_fold)
+            return upkeep.rebuild(conn, rid, run_id, _events(conn, rid, run_id)[0], new_fold)
 
     def erase(self, run_id: str, drafts: Sequence[Draft]) -> int:
         """See `ports.Store.erase`. The freed space is overwritten; the log is emptied."""
@@ -142,9 +142,9 @@ class SqliteStore:
         """See `ports.Store.recording`."""
         with self._db.reading() as conn:
             row = _row_of(conn, run_id)
-            events = _events(conn, row["rid"], run_id)
+            events, texts = _events(conn, row["rid"], run_id)
         head = Head(row["last_sequence"], row["head"].hex())
-        return Recording(run_id, tuple(events), partial(self._bodies, f"run {run_id}"), run_id, head)
+        return Recording(run_id, events, partial(self._bodies, f"run {run_id}"), run_id, head, texts)
 
     def get(self, digests: Sequence[str]) -> Mapping[str, bytes]:
         """See `ports.Store.get`."""
@@ -278,32 +278,47 @@ def _understood(run_id: str, read: Callable[[], Any]) -> Any:
         ) from error
 
 
-def _events(conn: Connection, rid: int, run_id: str) -> list[Event]:
-    """All events of a run, as they were sealed. Gaps are left for `verify` to find."""
+def _events(conn: Connection, rid: int, run_id: str) -> tuple[tuple[Event, ...], Texts | None]:
+    """All events of a run, as they were sealed, and their texts where all are canonical. Gaps are left for `verify`."""
     first, last = keys_of_run(rid)
     rows = conn.execute("SELECT key, hash, envelope FROM events WHERE key BETWEEN ? AND ? ORDER BY key", (first, last))
     events: list[Event] = []
+    texts: list[bytes] = []
     before = GENESIS
     for key, hash_, stored in rows:
-        event = _event(run_id, key - first, stored, before, hash_)
+        event, text = _event(run_id, key - first, stored, before, hash_)
         events.append(event)
         before = event.hash
-    return events
+        if text is not None:
+            texts.append(text)
+    whole = tuple(events)
+    return whole, Texts(whole, tuple(texts)) if len(texts) == len(whole) else None
 
 
-def _event(run_id: str, number: int, stored: object, before: str, hash_: object) -> Event:
+def _event(run_id: str, number: int, stored: object, before: str, hash_: object) -> tuple[Event, bytes | None]:
     if not isinstance(hash_, bytes):
         raise Corrupt(f"run {run_id}: the hash of event {number} is damaged", reason="event")
     try:
         envelope = envelopes.unpack(stored)
-        said = loads(envelope)
+        said, plain = _said(envelope)
     except ValueError as error:
         raise Corrupt(f"run {run_id}: event {number} is damaged (not readable)", reason="event") from error
     if not isinstance(said, dict) or said.get("sequence") != number:
         raise Corrupt(f"run {run_id}: event {number} is damaged (it says another number)", reason="event")
     try:
-        return from_envelope(said, before, hash_.hex())
+        return from_envelope(said, before, hash_.hex()), envelope if plain else None
     except (VersionUnknown, Corrupt) as error:
         if link_bytes(before, envelope) != hash_.hex():
             raise Corrupt(f"run {run_id}: event {number} is damaged (not what was sealed)", reason="event") from error
         raise
+
+
+def _said(envelope: bytes) -> tuple[Json, bool]:
+    """What a text says, and whether it is plainly canonical: sorted, without spaces, every key once. Else nobody knows."""
+    try:
+        value: Json = orjson.loads(envelope)
+        if orjson.dumps(value, option=orjson.OPT_SORT_KEYS) == envelope:
+            return value, True
+    except (ValueError, TypeError):
+        pass  # large integers, lone surrogates, no JSON: the strict reader knows
+    return loads(envelope), False
