@@ -180,7 +180,7 @@ class Scrubber:
     def _list(self, items: list[Json], found: Found, depth: int) -> Json:
         if depth > self.DEPTH:
             return self._deep(items, found)
-        if len(items) < self.LONG:
+        if len(items) < (self.LONG if depth > _OF_A_REQUEST else 2):
             return self._elements(items, 0, None, found, depth)
         known = next((m for m in self._lists if _begins_like(items, m.raw)), None)
         before, marks = len(found.removed), len(found.withheld)
@@ -332,6 +332,8 @@ class Scrubber:
         self._chars += len(text)
 
 
+_OF_A_REQUEST = 2
+"""Depth of the lists of a request itself: its few tools are the same every time, however short their list is."""
 _OPAQUE = "<opaque>"
 _MEDIA = "<media>"
 _BYTES = "<bytes>"
