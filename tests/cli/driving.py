@@ -19,7 +19,7 @@ from tests.support import ROOT
 
 # What a terminal would obey, what would turn a line around, and what is no text at all.
 ESCAPES = "\x1b[31mred\x1b]0;title\x07\x9b2J\r\b"
-MARKS = "\u202egnp.exe\u2066\u200b\ufeff"
+MARKS = "\u202egnp.exe\u2066\u200b\ufeff\u061c\xad\u2028"
 HOSTILE = f"a{ESCAPES}b{MARKS}c"
 
 

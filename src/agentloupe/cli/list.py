@@ -10,8 +10,11 @@ from agentloupe.cli.common import AsJson, Database, Debug, opened
 from agentloupe.cli.output import Output, harmless
 from agentloupe.cli.views import cost_text, counts_text, run_json, status_style, tokens_text
 from agentloupe.errors import StoreError, UsageError
+from agentloupe.importers.times import moment
 from agentloupe.pricing import priced_run
 from agentloupe.run import STATUSES, Run, RunFilter
+
+_MICROSECOND = len("2026-03-29T02:30:00.000000")
 
 
 def command(
@@ -23,7 +26,10 @@ def command(
     task: Annotated[str | None, typer.Option(help="Only runs of this task.")] = None,
     parent: Annotated[str | None, typer.Option(help="Only forks of this run.")] = None,
     since: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Only runs that started at or after this time (ISO 8601).")
+        str | None,
+        typer.Option(
+            metavar="TIME", help="Only runs that started at or after this time (ISO 8601; UTC unless it has an offset)."
+        ),
     ] = None,
     until: Annotated[str | None, typer.Option(metavar="TIME", help="Only runs that started before this time.")] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="At most this many runs.")] = 50,
@@ -46,8 +52,8 @@ def command(
         error=error,
         task_id=task,
         parent_run_id=parent,
-        since=since,
-        until=until,
+        since=_bound("--since", since),
+        until=_bound("--until", until),
         limit=limit,
         offset=offset,
     )
@@ -75,6 +81,19 @@ def command(
         _table(out, runs)
         if offset + len(runs) < total or offset:
             out.line(f"{offset + 1} to {offset + len(runs)} of {total}")
+
+
+def _bound(option: str, text: str | None) -> str | None:
+    """A time of the command line, to the microsecond, as a bound that stored times are compared with, as texts.
+
+    It ends where they go on: without a `Z`, it stands before every time of its microsecond, however many digits that has.
+    """
+    if text is None:
+        return None
+    try:
+        return moment(text).at[:_MICROSECOND]
+    except ValueError as wrong:
+        raise UsageError(f"{option} {text}: {wrong}", hint="for instance 2026-03-29T02:30:00+01:00") from wrong
 
 
 def _table(out: Output, runs: list[Run]) -> None:

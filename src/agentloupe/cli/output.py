@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -20,7 +21,8 @@ WIDE = 240
 
 _CONTROL = [code for code in (*range(0x20), *range(0x7F, 0xA0)) if code not in (0x09, 0x0A)]
 # Marks that turn the direction of text, or have no width, can make a line read as what it is not.
-_MARKS = [*range(0x200B, 0x2010), *range(0x202A, 0x202F), *range(0x2060, 0x206A), 0xFEFF]
+_MARKS = [0xAD, 0x61C, 0x180E, *range(0x200B, 0x2010), *range(0x2028, 0x202F), *range(0x2060, 0x2070), 0xFEFF]
+_ESCAPED = {code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), *_MARKS)}  # what JSON itself lets through
 _VISIBLE = {**{code: f"\\x{code:02x}" for code in _CONTROL}, **{code: f"\\u{code:04x}" for code in _MARKS}}
 
 
@@ -82,13 +84,18 @@ class Output:
 
             people = sys.stdout.isatty()
             self._console = Console(
-                highlight=False, markup=False, emoji=False, soft_wrap=not people, width=None if people else WIDE
+                color_system=None if os.environ.get("NO_COLOR") else "auto",
+                highlight=False,
+                markup=False,
+                emoji=False,
+                soft_wrap=not people,
+                width=None if people else WIDE,
             )
         return self._console
 
     def document(self, value: Any) -> None:
-        """The one JSON document of a `--json` call: strict JSON, keys as they come."""
-        sys.stdout.write(dumps(value).decode("utf-8", "backslashreplace") + "\n")
+        """The one JSON document of a `--json` call: strict JSON, keys as they come; what a terminal obeys is escaped."""
+        sys.stdout.write(dumps(value).decode("utf-8", "backslashreplace").translate(_ESCAPED) + "\n")
 
     def line(self, text: str = "", style: str | None = None) -> None:
         """A line of text; what may hold payload is made harmless."""

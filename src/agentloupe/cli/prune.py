@@ -66,7 +66,8 @@ def _before(age: str) -> str:
     if found is None:
         raise UsageError(f"--older-than {age}: not an age", hint="write a number and m, h, d or w, for instance 30d")
     limit = datetime.fromisoformat(now()) - timedelta(**{_UNITS[found[2]]: int(found[1])})
-    return limit.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    # Without a Z it stands before every stored time of its microsecond, however many digits that has.
+    return limit.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")
 
 
 def _ended(run: Run, before: str, status: str | None) -> bool:
