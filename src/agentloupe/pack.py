@@ -376,8 +376,8 @@ def needs(data: bytes) -> tuple[str, ...]:
 
 
 def _references(text: bytes) -> list[str]:
-    if b"$" not in text or b'{"$ref":"' not in text:
-        return []
+    if text[:1] == b'"' or b"$" not in text or b'{"$ref":"' not in text:
+        return []  # a body that is a text holds no mark, whatever it says
     if b'{"$esc":' not in text:
         return [found.decode() for found in _REF.findall(text)]
     return list(_walked(loads(text)))

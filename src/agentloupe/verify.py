@@ -20,7 +20,8 @@ from agentloupe.seal import GENESIS, Fault, check_chain, link_bytes
 
 __all__ = ["Verification", "verify"]
 
-_AT_ONCE = 400
+_AT_ONCE, _BYTES_AT_ONCE = 400, 4_000_000
+"""Bodies that are looked at together: so many, and about so many bytes."""
 _LIST = 20
 """Faults of bodies that a report lists at most."""
 
@@ -170,11 +171,12 @@ class _Bodies:
         self.faults: list[Fault] = []
         self._named_by: dict[str, int] = {}
         self._todo: list[str] = []
+        self._at_once = 20
 
     def run(self) -> None:
         for event in self.recording.events:
             self._want(event.digests(), event.sequence)
-            if len(self._todo) >= _AT_ONCE:
+            if len(self._todo) >= self._at_once:
                 self._some()
         while self._todo:
             self._some()
@@ -187,12 +189,14 @@ class _Bodies:
                 self._todo.append(digest)
 
     def _some(self) -> None:
-        some, self._todo = self._todo[:_AT_ONCE], self._todo[_AT_ONCE:]
+        some, self._todo = self._todo[: self._at_once], self._todo[self._at_once :]
         try:
             found = self.recording.get(some)
         except Corrupt:
             found = {digest: data for digest in some for data in self._one(digest)}
             some = [digest for digest in some if digest in found]
+        mean = sum(map(len, found.values())) // max(len(found), 1)
+        self._at_once = max(1, min(_AT_ONCE, _BYTES_AT_ONCE // max(mean, 1)))
         for digest in some:
             data = found.get(digest)
             if data is None:

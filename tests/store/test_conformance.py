@@ -125,11 +125,11 @@ def test_grouped_events_come_with_the_next_append_in_order(store: Store) -> None
 
 def test_grouped_events_are_bounded(store: Store) -> None:
     author = Author(store, "run-1").started()
-    for _ in range(600):
+    for _ in range(1500):
         author.clock("grouped")
-    assert len(store.recording("run-1").events) > 601 - 256
+    assert len(store.recording("run-1").events) > 1501 - 1024
     author.writer.close()
-    assert len(store.recording("run-1").events) == 601
+    assert len(store.recording("run-1").events) == 1501
 
 
 def test_a_closed_writer_takes_nothing_more(store: Store) -> None:

@@ -22,7 +22,7 @@ from agentloupe.store.sealing import Sealed, seal_drafts
 
 __all__ = ["SqliteWriter", "put_events"]
 
-GROUP_EVENTS = 256
+GROUP_EVENTS = 1024
 GROUP_BYTES = 4_000_000
 """Bounds of what waits in memory; whoever reaches one writes, and waits for it."""
 KEPT_BYTES = 64_000_000
