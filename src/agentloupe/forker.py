@@ -282,6 +282,10 @@ class Forker:
         """Makes the new run, with its copy of the kept prefix. Raises `StoreError` when it cannot be made."""
         plan = self.plan
         scribe = Scribe(trace_id=ambient.new_trace_id(), root_span=ambient.new_span_id())
+        asked = plan.cut.call.input_digest if plan.cut.call is not None else None
+        if asked is not None:
+            # What the parent asked at N is stored already: the fork's requests are told by what they share with it.
+            scribe.packer.adopt(asked, plan.cut.recording.get)
         own = plan.engine == "own"
         packed = {call_id: scribe.packer.pack(result) for call_id, result in plan.results.items()}
         self.prefix = copy_prefix(
