@@ -682,7 +682,7 @@ class ForkSession:
         facts: dict[str, Json] = {"error_class": error_name(error)}
         # Only our own messages are known to hold no payload, and those of a miss hold the arguments.
         if isinstance(error, LoupeError) and not isinstance(error, CassetteMiss):
-            facts["error"] = error.message
+            facts["error"] = str(error)  # with its way out
         self._forker.end(status_of(error), _wire(error), facts)
 
 
