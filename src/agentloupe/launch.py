@@ -73,6 +73,8 @@ def command(spec: Path, script: Sequence[str]) -> list[str]:
         raise UsageError("expected a Python script behind --", hint="agentloupe run -- python my_agent.py ARGS")
     if words[0] != "-m" and not words[0].endswith((".py", ".pyw")) and not Path(words[0]).is_file():
         raise UsageError(f"{words[0]!r} is no Python script", hint="only Python programs can be run from here")
+    if words[0] != "-m" and not Path(words[0]).exists():
+        raise UsageError(f"no such script: {words[0]}", hint="it is looked for in the current folder")
     return [interpreter, "-m", "agentloupe.launch", str(spec), "--", *words]
 
 
@@ -289,7 +291,10 @@ class _RecordLaunch:
                 "agentloupe: NO MODEL CALL WAS RECORDED: wrap the script's client with loupe.wrap(client).\n"
             )
         for session in sessions:
-            sys.stderr.write(f"agentloupe: recorded {session.run_id}\n")
+            row = session.row()
+            whole = "" if row is not None and row.ended_at is not None and row.coverage != "lossy" else ", but not whole"
+            said = f"recorded {row.id}{whole}" if row is not None else f"NOT RECORDED: {session.run_id}"
+            sys.stderr.write(f"agentloupe: {said}\n")
         if self._report:
             runs = [session.run_id for session in sessions]
             Path(self._report).write_bytes(dumps({"runs": list[Json](runs), "exit_code": code}))
