@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from agentloupe.run import Counts, Run
 if TYPE_CHECKING:
     from agentloupe.forking import ForkResult
 
-__all__ = ["arms_table", "road_of", "say_road", "show_forks"]
+__all__ = ["arms_table", "not_even_begun", "road_of", "say_road", "show_forks", "without_class"]
 
 
 def show_forks(out: Output, store: Store, result: ForkResult, fail_on: str | None) -> int:
@@ -83,7 +84,7 @@ def arms_table(out: Output, arms: Sequence[tuple[str, Side]]) -> None:
     out.draw(table)
     for arm, side in arms:
         if side.run.error:
-            out.line(f"{arm} failed: {side.run.error}", style="red")
+            out.line(f"{arm} failed: {without_class(side.run.error)}", style="red")
         elif side.answer is not None:
             out.line(f"{arm} answers: {short(side.answer, 240)}")
 
@@ -99,9 +100,22 @@ def road_of(comparison: Comparison) -> dict[str, Any] | None:
     return {"left": left, "right": right, "what": f"{step.kind} {step.name}: {row.status.replace('_', ' ')}"}
 
 
+def without_class(error: str) -> str:
+    """A recorded error as people read it: one of our own without the name of its class."""
+    return re.sub(r"^agentloupe\.errors\.\w+: ", "", error)
+
+
+def not_even_begun(result: ForkResult) -> bool:
+    """Whether no candidate got even its first answer: the model could not be asked."""
+    return all(
+        run.status == "error" and run.new_output_tokens is None and run.counts.as_dict() == Counts().as_dict()
+        for run in result.candidates
+    )
+
+
 def _failed(result: ForkResult, roads: Sequence[dict[str, Any] | None], fail_on: str | None) -> int:
-    if all(run.status == "error" and run.counts.as_dict() == Counts().as_dict() for run in result.candidates):
-        return 3  # not even the first answer came: the model could not be asked
+    if not_even_begun(result):
+        return 3
     if fail_on == "miss":
         return int(any(run.counts.miss for run in result.candidates))
     if fail_on == "diff":

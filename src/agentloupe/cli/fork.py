@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import typer
 
 from agentloupe.cli import forkoptions as options
-from agentloupe.cli.arms import show_forks
+from agentloupe.cli.arms import not_even_begun, show_forks, without_class
 from agentloupe.cli.asking import ask
 from agentloupe.cli.common import AsJson, Database, Debug, RunRef, opened
-from agentloupe.cli.output import Output
+from agentloupe.cli.output import Output, fail
 from agentloupe.errors import UsageError
 from agentloupe.jsontext import Json, loads
 
@@ -77,6 +77,9 @@ def command(
     with opened(db) as store:
         result = _forked(store, run, at, wishes, code, script)
         failed = show_forks(out, store, result, fail_on)
+    if not_even_begun(result):
+        first = result.candidates[0]
+        fail(f"{first.id} got no answer: {without_class(first.error or 'unknown')}", code=failed, slug="provider")
     raise typer.Exit(failed)
 
 
