@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from agentloupe.canonical import digest_bytes
 from agentloupe.errors import Corrupt, Damaged, LoupeError, NotFound, Truncated, UsageError, VersionUnknown
+from agentloupe.event import Head
 from agentloupe.exporters.loupe_file import LoupeFileExporter
 from agentloupe.importers import loupe_file as reader
 from agentloupe.importers.loupe_file import LoupeFileImporter, open_file, read_text
@@ -69,6 +70,7 @@ def test_what_comes_back_is_what_went_in(tmp_path: Path, content: bytes) -> None
     path = tmp_path / "any.name"
     path.write_bytes(content)
     back = open_file(path)
+    assert back.head == Head(len(SAMPLE.events), SAMPLE.events[-1].hash)
     assert (back.run_id, back.events) == (SAMPLE.run_id, SAMPLE.events)
     for event in SAMPLE.events:
         for digest in event.digests():
@@ -128,8 +130,11 @@ def test_every_cut_of_the_text_is_found(size: int) -> None:
 
 @given(st.integers(0, len(PACKED) - 1))
 def test_every_cut_of_the_packed_file_is_found(size: int) -> None:
-    with pytest.raises(Damaged):
+    with pytest.raises(Damaged) as caught:
         opened(PACKED[:size])
+    if size >= 4:  # before that nothing says that it is packed
+        assert isinstance(caught.value, Truncated)
+        assert f"end at byte {size}" in str(caught.value)
 
 
 @given(st.integers(0, len(TEXT) - 1), st.integers(1, 255))
@@ -168,8 +173,8 @@ def opened(content: bytes) -> Recording:
     source = io.BytesIO(content)
     path = Path("in memory")
     packed = content[:4] == b"\x28\xb5\x2f\xfd"
-    text, whole = reader._unpacked(source, path) if packed else reader._plain(source, path)
-    return read_text(text, "in memory", whole=whole)
+    text = reader._unpacked(source, path) if packed else reader._plain(source, path)
+    return read_text(text, "in memory")
 
 
 def test_a_cut_says_where_and_how_far_the_events_go() -> None:

@@ -16,7 +16,7 @@ import zstandard
 
 from agentloupe.canonical import Json, digest_bytes, digest_parts, dumps, loads
 from agentloupe.errors import Corrupt, Damaged, Truncated, VersionUnknown
-from agentloupe.event import Event, from_envelope
+from agentloupe.event import Event, Head, from_envelope
 from agentloupe.importers.files import opened
 from agentloupe.ports import Imported, ImportedRun
 from agentloupe.recording import FILE_FORMAT, FILE_VERSION, Recording
@@ -74,14 +74,14 @@ def open_file(path: Path) -> Recording:
     with opened(path) as file:
         packed = file.read(len(_MAGIC)) == _MAGIC
         file.seek(0)
-        text, whole = _unpacked(file, path) if packed else _plain(file, path)
-    return read_text(text, str(path), whole=whole)
+        text = _unpacked(file, path) if packed else _plain(file, path)
+    return read_text(text, str(path))
 
 
-def read_text(text: bytes, origin: str, *, whole: bool = True) -> Recording:
-    """The recording in a file's text; `whole` says that nothing is known to be missing after it. Raises like `open_file`."""
+def read_text(text: bytes, origin: str) -> Recording:
+    """The recording in a file's text. Raises like `open_file`."""
     lines = _Lines(text, origin)
-    _check_end(lines, whole)
+    _check_end(lines)
     events = tuple(lines.event(i) for i in range(1, lines.bodies_at))
     bodies = dict(lines.body(i) for i in range(lines.bodies_at, lines.count - 1))
     run_id = _check_header(lines, events, bodies)
@@ -89,21 +89,22 @@ def read_text(text: bytes, origin: str, *, whole: bool = True) -> Recording:
     def get(digests: Sequence[str]) -> Mapping[str, bytes]:
         return {digest: bodies[digest] for digest in digests if digest in bodies}
 
-    return Recording(run_id, events, get, origin)
+    end = Head(len(events), events[-1].hash if events else GENESIS)
+    return Recording(run_id, events, get, origin, end)
 
 
 # --- bytes to text ----------------------------------------------------------------------------------------------------
 
 
-def _plain(file: BinaryIO, path: Path) -> tuple[bytes, bool]:
+def _plain(file: BinaryIO, path: Path) -> bytes:
     text = file.read(LARGEST_TEXT + 1)
     if len(text) > LARGEST_TEXT:
         _too_large(path, f"more than {LARGEST_TEXT} bytes of text")
-    return text, True
+    return text
 
 
-def _unpacked(file: BinaryIO, path: Path) -> tuple[bytes, bool]:
-    """The text behind zstd, and whether its frame came to its end. A little at a time: a small file can claim much."""
+def _unpacked(file: BinaryIO, path: Path) -> bytes:
+    """The text behind zstd. A little at a time: a small file can claim much."""
     reader = zstandard.ZstdDecompressor(max_window_size=1 << 27).decompressobj()
     text = bytearray()
     read = 0
@@ -123,7 +124,9 @@ def _unpacked(file: BinaryIO, path: Path) -> tuple[bytes, bool]:
         raise Corrupt(
             f"{path}: bytes follow after the end, at byte {read - len(reader.unused_data)}", reason="after_end"
         )
-    return bytes(text), reader.eof
+    if not reader.eof:
+        raise _cut(_Lines(bytes(text), str(path)), f"its packed bytes end at byte {read}, before their end")
+    return bytes(text)
 
 
 def _too_large(path: Path | str, what: str) -> Never:
@@ -221,11 +224,11 @@ def _breaks(text: bytes) -> Iterator[int]:
 # --- checks -----------------------------------------------------------------------------------------------------------
 
 
-def _check_end(lines: _Lines, whole: bool) -> None:
+def _check_end(lines: _Lines) -> None:
     """The last line says how much there is, and the digest of everything before it."""
     text, origin = lines.text, lines.origin
     last = lines.count - 1
-    complete = whole and lines.whole and last >= 1 and lines.begins(last, _END)
+    complete = lines.whole and last >= 1 and lines.begins(last, _END)
     if not complete:
         _refuse_newer(lines)
         if not text.startswith(_BEGINNING[: len(text)]):
@@ -235,11 +238,7 @@ def _check_end(lines: _Lines, whole: bool) -> None:
         place = (
             f"ends inside line {lines.count} at byte {len(text)}" if not lines.whole else f"ends at byte {len(text)}"
         )
-        raise Truncated(
-            f"{origin}: {place} of its text, before its last line; {lines.last_event()}",
-            hint="take a copy that is whole, or export the run again",
-            reason="cut",
-        )
+        raise _cut(lines, f"{place} of its text, before its last line")
     start = lines.starts[last]
     found = digest_parts([memoryview(text)[:start]])  # type: ignore[list-item]  # any buffer will do
     end = lines.value(last, LARGEST_EVENT).get("end")
@@ -248,6 +247,14 @@ def _check_end(lines: _Lines, whole: bool) -> None:
     _refuse_newer(lines)
     if dumps({"end": end}) + b"\n" != text[start:]:
         lines.fault(last, "the end is not written as it should be")
+
+
+def _cut(lines: _Lines, place: str) -> Truncated:
+    return Truncated(
+        f"{lines.origin}: {place}; {lines.last_event()}",
+        hint="take a copy that is whole, or export the run again",
+        reason="cut",
+    )
 
 
 def _refuse_newer(lines: _Lines) -> None:
