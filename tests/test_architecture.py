@@ -58,6 +58,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "replaying",
         "isolated",
         "facade",
+        "children",
         "replaysession",
         "forking",
         "forkfamily",

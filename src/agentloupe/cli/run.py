@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from agentloupe.children import run_child
 from agentloupe.cli.common import Database, Debug
 from agentloupe.errors import UsageError
 from agentloupe.jsontext import Json
@@ -47,15 +47,4 @@ def command(
         spec = launch.write_spec(Path(folder) / "spec.json", "record", fields)
         words = launch.command(spec, script)
         sys.stdout.flush()
-        raise typer.Exit(_wait(words))
-
-
-def _wait(words: list[str]) -> int:
-    """Runs the child to its end; Ctrl-C reaches it through the terminal, and its own handling decides."""
-    with subprocess.Popen(words) as child:  # noqa: S603  # the person's own command, as typed
-        while True:
-            try:
-                code = child.wait()
-            except KeyboardInterrupt:
-                continue
-            return 128 - code if code < 0 else code
+        raise typer.Exit(run_child(words, insist=False))

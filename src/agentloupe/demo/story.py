@@ -9,16 +9,16 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from agentloupe import launch
+from agentloupe.children import run_child
 from agentloupe.demo.calculator import calculate
 from agentloupe.demo.samples import code_of, sample_path
 from agentloupe.errors import ForkRefused, LoupeError
@@ -115,11 +115,11 @@ class Story:
             report = Path(folder) / "report.json"
             fields: dict[str, Any] = {"db": self.db, "report": str(report), "argv": script, "tags": ["demo"]}
             spec = launch.write_spec(Path(folder) / "spec.json", "record", fields)
-            with self.book():
-                done = subprocess.run(launch.command(spec, script), capture_output=True, text=True, check=False)  # noqa: S603  # our own interpreter and sample
+            with self.book(), tempfile.TemporaryFile() as said:
+                code = run_child(launch.command(spec, script), stdout=said.fileno(), stderr=said.fileno())
+                last = _last_line(said)
             runs = _runs_in(report)
-        if done.returncode or not runs:
-            last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+        if code or not runs:
             raise LoupeError(f"the {sample} agent failed: {last}", hint="run it by itself: " + shlex.join(script))
         self.runs[sample] = runs[-1]
         return runs[-1]
@@ -242,6 +242,13 @@ def _program() -> list[str]:
     if found is not None and own.exists() and own.samefile(found):
         return ["agentloupe"]
     return [shown_path(own)] if own.exists() else [sys.executable, "-m", "agentloupe"]
+
+
+def _last_line(said: IO[bytes]) -> str:
+    """The last thing that a program said."""
+    said.seek(0)
+    lines = said.read().decode("utf-8", "replace").strip().splitlines()
+    return lines[-1] if lines else "it said nothing"
 
 
 def _runs_in(report: Path) -> list[str]:
