@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final, cast
 
 from agentloupe import __version__, launch
+from agentloupe.children import run_child
 from agentloupe.errors import ConfigError, LoupeError, ReplayRefused
 from agentloupe.expectations import Expected, read_expected
 from agentloupe.guard import placeholder_keys, unshare_command, without_credentials
@@ -164,12 +165,11 @@ class _Child:
         environment = without_credentials({**os.environ, **self._hash_seed(), **self.environment})
         try:
             # What the program prints goes beside the report, not into it.
-            done = subprocess.run(command, env=environment, stdout=2, timeout=self.timeout, check=False)  # noqa: S603  # what the user typed
+            return run_child(command, environment=environment, stdout=2, timeout=self.timeout)
         except subprocess.TimeoutExpired:
             return None
         except OSError as wrong:
             raise ReplayRefused(f"{command[0]} cannot be started: {wrong.strerror}", reason="no_code") from wrong
-        return done.returncode
 
     def _hash_seed(self) -> dict[str, str]:
         snapshot = self.tape.recording.body(self.tape.started.bodies.get("snapshot"))
