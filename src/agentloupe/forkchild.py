@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from agentloupe import launch
+from agentloupe.children import run_child
 from agentloupe.canonical import Json, dumps
 from agentloupe.errors import ForkRefused, LoupeError, StoreError, UsageError
 from agentloupe.forker import Ended, Forker, ForkOpener, ForkPlan
@@ -118,14 +119,13 @@ class _Children(Family):
 
     def _run(self, command: Sequence[str]) -> int | None:
         try:
-            done = subprocess.run(  # noqa: S603 - what the user typed
-                command, env={**os.environ, **self._environment}, stdout=2, timeout=self._timeout, check=False
+            return run_child(
+                command, environment={**os.environ, **self._environment}, stdout=2, timeout=self._timeout
             )
         except subprocess.TimeoutExpired:
             return None
         except OSError as wrong:
             raise ForkRefused(f"{command[0]} cannot be started: {wrong.strerror}", reason="no_code") from wrong
-        return done.returncode
 
 
 def _the_script() -> None:
