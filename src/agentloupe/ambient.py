@@ -6,18 +6,20 @@ system, never from `random`, so that a seeded application draws the same numbers
 
 from __future__ import annotations
 
+import functools
 import inspect
 import os
 import threading
 import time
+import weakref
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
-from agentloupe.call import Call
+from agentloupe.call import Call, Kind
 from agentloupe.canonical import Json
 from agentloupe.ports import Boundary, Opener, Perform, Serve
 
@@ -25,6 +27,8 @@ __all__ = [
     "Lane",
     "Place",
     "acall",
+    "away",
+    "belonging_to",
     "call",
     "caller",
     "current",
@@ -38,10 +42,12 @@ __all__ = [
     "note",
     "now",
     "opener",
+    "opening_here",
     "opening_with",
     "outside",
     "performing",
     "place",
+    "ran_off",
     "random_base32",
     "random_hex",
     "span",
@@ -156,12 +162,16 @@ class Place:
 
 @dataclass(slots=True)
 class Surroundings:
-    """What the current context knows: the boundary, the lane, the span around it, the call being performed."""
+    """What the current context knows: the boundary, the lane, the span around it, the call being performed.
+
+    `inner`: inside a call that a replay serves whole, so that nothing in here is asked for again.
+    """
 
     boundary: Boundary
     lane: Lane
     span_id: str | None
     performing: Perform | None = None
+    inner: bool = False
 
 
 _surroundings: ContextVar[Surroundings | None] = ContextVar("agentloupe", default=None)
@@ -173,7 +183,9 @@ _strays: list[Boundary] = []
 def current() -> Boundary | None:
     """The boundary of the run that this code belongs to, if any; while `catching_strays`, never nothing."""
     here = _surroundings.get()
-    return here.boundary if here else _strays[-1] if _strays else None
+    if here is not None:
+        return here.boundary
+    return _strays[-1] if _strays else _away()
 
 
 @contextmanager
@@ -202,6 +214,7 @@ def in_run() -> bool:
 @contextmanager
 def inside(boundary: Boundary, *, lane: Lane | None = None, span_id: str | None = None) -> Generator[None]:
     """Makes `boundary` the current one."""
+    _follow_threads()
     token = _surroundings.set(Surroundings(boundary, lane or Lane("0"), span_id))
     try:
         yield
@@ -216,7 +229,7 @@ def span(span_id: str) -> Generator[None]:
     if here is None:
         yield
         return
-    token = _surroundings.set(Surroundings(here.boundary, here.lane, span_id, here.performing))
+    token = _surroundings.set(Surroundings(here.boundary, here.lane, span_id, here.performing, here.inner))
     try:
         yield
     finally:
@@ -265,6 +278,132 @@ def outside() -> Generator[None]:
         _surroundings.reset(token)
 
 
+# --- code that left its run behind --------------------------------------------------------------------------------------
+#
+# A thread that a run starts, and work that it hands to a pool, do not have the run's context. Nothing they do can be put
+# into the order of the run's calls; but it must not go unnoticed: a recording says that it lacks them, a fork refuses.
+
+_MARK = "_agentloupe_run"
+_following: list[bool] = []
+
+
+class _Away:
+    """The boundary of such code: its calls are told to the run, which may refuse them, and are performed as they are."""
+
+    implicit = True
+
+    def __init__(self, run: Boundary, inner: bool) -> None:
+        self.run = run
+        self.inner = inner
+
+    def decide(self, call: Call) -> Perform:
+        """Tells the run of the call."""
+        _tell(self.run, f"{call.kind} {call.name}", self.inner)
+        return Perform()
+
+    def finished(self, perform: Perform, value: object) -> object:
+        """The value."""
+        return value
+
+    def failed(self, perform: Perform, error: BaseException) -> None:
+        """Nothing to do."""
+
+
+def _tell(run: Boundary, what: str, inner: bool) -> None:
+    tell = getattr(run, "ran_off", None)
+    if tell is not None:
+        tell(what, inner)
+
+
+def _away() -> _Away | None:
+    """The boundary of code that a run started without its context, while that run is there."""
+    marked = threading.current_thread().__dict__.get(_MARK)
+    if marked is None:
+        return None
+    reference, inner = marked
+    run: Boundary | None = reference()
+    return None if run is None else _Away(run, inner)
+
+
+def _mark(run: Boundary, inner: bool) -> tuple[Callable[[], Boundary | None], bool]:
+    """Threads may live long: they do not keep a recorder alive. What must stop them, a fork or a replay, they keep."""
+    return (weakref.ref(run) if getattr(run, "forgettable", False) else lambda: run), inner
+
+
+def _origin() -> tuple[Boundary, bool] | None:
+    """The run that this code belongs to or comes from, and whether it does so from inside of a call."""
+    here = _surroundings.get()
+    run = _away() if here is None else here.boundary
+    if isinstance(run, _Away):
+        return run.run, run.inner
+    return None if run is None else (run, here is not None and here.inner)
+
+
+def ran_off(what: str) -> None:
+    """Tells the run that this code belongs to or comes from, if any, of something that will be no part of it."""
+    found = _origin()
+    if found is not None and (_surroundings.get() is None or in_run()):
+        _tell(found[0], what, found[1])
+
+
+def away(run: Boundary) -> Boundary:
+    """The boundary of code that left this run behind."""
+    return _Away(run, inner=False)
+
+
+@contextmanager
+def belonging_to(boundary: Boundary, *, inner: bool = False) -> Generator[None]:
+    """Whatever this thread does inside without a context belongs to that run."""
+    _follow_threads()
+    marks = threading.current_thread().__dict__
+    before = marks.get(_MARK)
+    marks[_MARK] = _mark(boundary, inner)
+    try:
+        yield
+    finally:
+        if before is None:
+            marks.pop(_MARK, None)
+        else:
+            marks[_MARK] = before
+
+
+def _follow_threads() -> None:
+    """From the first run on, new threads and work items are marked with the run that they come from."""
+    if _following:
+        return
+    _following.append(True)
+    from concurrent.futures import ThreadPoolExecutor
+
+    start, submit = threading.Thread.start, ThreadPoolExecutor.submit
+
+    @functools.wraps(start)
+    def started(self: threading.Thread) -> None:
+        found = _origin()
+        # A pool's worker outlives the run that happened to need it first: there each work item is marked.
+        pooled = getattr(getattr(self, "_target", None), "__module__", "") == "concurrent.futures.thread"
+        if found is not None and not pooled:
+            self.__dict__[_MARK] = _mark(*found)
+        start(self)
+
+    @functools.wraps(submit)
+    def submitted(self: Any, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        found = _origin()
+        return submit(self, fn if found is None else _item(fn, *found), *args, **kwargs)
+
+    threading.Thread.start = started
+    ThreadPoolExecutor.submit = submitted
+
+
+def _item(work: Callable[..., Any], run: Boundary, inner: bool) -> Callable[..., Any]:
+    """Work for a pool, marked with the run that it comes from."""
+
+    def marked(*args: Any, **kwargs: Any) -> Any:
+        with belonging_to(run, inner=inner):
+            return work(*args, **kwargs)
+
+    return marked
+
+
 # --- who opens sessions -----------------------------------------------------------------------------------------------
 
 _opener: ContextVar[Opener | None] = ContextVar("agentloupe_opener", default=None)
@@ -274,6 +413,11 @@ _process_opener: list[Opener] = []
 def opener() -> Opener | None:
     """Who decides what the start of an agent means here; `None` means: record."""
     return _opener.get() or (_process_opener[-1] if _process_opener else None)
+
+
+def opening_here() -> bool:
+    """Whether who opens sessions was chosen in this very context."""
+    return _opener.get() is not None
 
 
 @contextmanager
@@ -297,22 +441,23 @@ def opening_with(chosen: Opener, *, process_wide: bool = False) -> Generator[Non
 
 
 @contextmanager
-def _performing(boundary: Boundary, perform: Perform) -> Generator[None]:
+def _performing(boundary: Boundary, perform: Perform, kind: Kind) -> Generator[None]:
     """Calls made while a call is performed are its inner calls, in a lane of their own below it."""
     here = _surroundings.get()
-    token = _surroundings.set(_inner(boundary, perform, here))
+    inner = kind != "agent" or (here is not None and here.inner)  # a nested agent is run again, call by call
+    token = _surroundings.set(_inner(boundary, perform, here, inner))
     try:
         yield
     finally:
         _surroundings.reset(token)
 
 
-def _inner(boundary: Boundary, perform: Perform, here: Surroundings | None) -> Surroundings:
+def _inner(boundary: Boundary, perform: Perform, here: Surroundings | None, inner: bool) -> Surroundings:
     at = perform.token
     if isinstance(at, _HasPlace):
-        return Surroundings(boundary, Lane(f"{at.place.call_id}~"), at.place.span_id, perform)
+        return Surroundings(boundary, Lane(f"{at.place.call_id}~"), at.place.span_id, perform, inner)
     lane = here.lane if here else Lane("0")
-    return Surroundings(boundary, lane, here.span_id if here else None, perform)
+    return Surroundings(boundary, lane, here.span_id if here else None, perform, inner)
 
 
 class _HasPlace:
@@ -336,7 +481,7 @@ def call(request: Call, perform: Callable[[], T]) -> T:
             raise turn.error
         return cast("T", turn.value)
     try:
-        with _performing(boundary, turn):
+        with _performing(boundary, turn, request.kind):
             value = turn.instead() if turn.instead else perform()
     except BaseException as error:
         boundary.failed(turn, error)
@@ -355,7 +500,7 @@ async def acall(request: Call, perform: Callable[[], Awaitable[T]]) -> T:
             raise turn.error
         return cast("T", turn.value)
     try:
-        with _performing(boundary, turn):
+        with _performing(boundary, turn, request.kind):
             value = turn.instead() if turn.instead else await perform()
             if inspect.isawaitable(value):
                 value = await value

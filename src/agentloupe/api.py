@@ -96,6 +96,7 @@ def record(agent: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Recorded:
     Raises:
         UsageError: an async agent inside a running event loop; await `arecord` there.
     """
+    ambient.ran_off(f"agent {getattr(agent, '__name__', type(agent).__name__)}")
     opener = _opener_here()
     wrapped = as_agent(agent)
     if inspect.iscoroutinefunction(wrapped):
@@ -110,6 +111,7 @@ def record(agent: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Recorded:
 
 async def arecord(agent: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Recorded:
     """Async twin of `record`."""
+    ambient.ran_off(f"agent {getattr(agent, '__name__', type(agent).__name__)}")
     opener = _opener_here()
     with ambient.outside(), ambient.opening_with(opener):
         result = as_agent(agent)(*args, **kwargs)

@@ -11,13 +11,13 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from agentloupe import launch
-from agentloupe.children import run_child
+from agentloupe import ambient, launch
 from agentloupe.canonical import Json, dumps
 from agentloupe.errors import ForkRefused, LoupeError, StoreError, UsageError
 from agentloupe.forker import Ended, Forker, ForkOpener, ForkPlan
@@ -183,9 +183,13 @@ class _ForkLaunch:
         self._forker = Forker(plan)
         self._opener = ForkOpener(self._forker, check_arguments=True)
         self.opener: Opener = self._opener
+        # The process is the fork's alone: a thread without a context, older than all marks, is its too.
+        self._left = ExitStack()
+        self._left.enter_context(ambient.catching_strays(ambient.away(self._forker)))
 
     def ended(self, code: int) -> int:
         """The script has ended: leaves the report for the parent. A fork that began is done, however the script ended."""
+        self._left.close()
         forker = self._forker
         if self._opener.session is None and forker.refusal is None:
             forker.refusal = self._opener.refusal or ForkRefused(

@@ -433,6 +433,20 @@ class Forker:
         where = replace(token.place, span_id=span, parent_span_id=recorded.parent_span_id)
         self._writing().ended(call, where, recorded.input_key or "", Outcome(status=status, output=_wire(value)))
 
+    def ran_off(self, what: str, inner: bool) -> NoReturn:
+        """Something is tried in a thread that does not have the fork's context: it is refused, and the fork with it."""
+        del inner  # inside of a live tool as well
+        with self._lock:
+            if self.stopped is None:
+                self._stop(
+                    ForkRefused(
+                        f"{what} in a thread without the fork's context: it would be done for real",
+                        hint="run it in the agent's own thread, or under contextvars.copy_context().run",
+                        reason="ran_off",
+                    )
+                )
+            raise cast("BaseException", self.stopped)
+
     # --- after N ------------------------------------------------------------------------------------------------------
 
     def _new(self, call: Call, where: Place) -> Serve | Perform:

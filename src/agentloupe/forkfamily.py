@@ -392,7 +392,7 @@ class Family:
         args, kwargs = arguments_of(self.cut.tape)
         forker = Forker(plan)
         try:
-            with ambient.outside(), ambient.opening_with(ForkOpener(forker)):
+            with ambient.outside(), ambient.opening_with(ForkOpener(forker)), ambient.belonging_to(forker):
                 result = agent(*args, **kwargs)
                 if inspect.isawaitable(result):
                     _to_the_end(result)

@@ -203,6 +203,12 @@ class _WholeScript:
         """Handed on."""
         cast("Session", self._session).boundary.failed(perform, error)
 
+    def ran_off(self, what: str, inner: bool) -> None:
+        """Told to the run around the script, if there is one."""
+        run = self._session.boundary if self._session is not None else None
+        if hasattr(run, "ran_off"):
+            cast("Any", run).ran_off(what, inner)
+
     def ended(self, error: BaseException | None) -> None:
         """The script has ended: so does the run around it, if there is one."""
         if self._session is None:

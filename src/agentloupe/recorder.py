@@ -122,6 +122,8 @@ class Recorder:
         refuse_writes: a write effect whose intent cannot be stored is refused.
     """
 
+    forgettable = True
+
     def __init__(
         self,
         writer: RunWriter,
@@ -207,6 +209,17 @@ class Recorder:
             self._close(turn, status, codecs.encode(error).wire, facts, took)
         except Exception as fault:  # noqa: BLE001  # see decide
             self._trouble(fault)
+
+    def ran_off(self, what: str, inner: bool) -> None:
+        """Something is done in a thread that does not have the run's context: the recording lacks it, and says so.
+
+        What happens inside of a recorded call is not asked for again, so that its loss changes nothing.
+        """
+        if self._over or inner:
+            return
+        note = f"{what} ran outside the run's context (in a thread, or as a run of its own)"
+        self._covered.lower("control_flow", note)
+        self._say("ran off", f"run {self.run_id}: {note}: it is not in this recording")
 
     # --- the run ------------------------------------------------------------------------------------------------------
 

@@ -211,6 +211,11 @@ class Replayer:
         """A real call went past the boundary; it is refused with what this returns."""
         return self.strayed(f"{leak.what} ({leak.event}) {leak.target}".rstrip(), leak.caller)
 
+    def ran_off(self, what: str, inner: bool) -> NoReturn:
+        """Something is tried in a thread without the run's context, or as a run of its own: it would be real."""
+        del inner
+        raise self.strayed(f"outside of the run's context: {what}", caller())
+
     def strayed(self, message: str, line: Caller | None) -> ReplayMismatch:
         """Something would have reached the world. After the recorded run has ended that is no part of the verdict."""
         with self._lock:
@@ -254,6 +259,11 @@ class Replayer:
         """The recorded snapshot; empty when there is none."""
         found = self.value_or_none(self.tape.started.bodies.get("snapshot"))
         return found if isinstance(found, dict) else {}
+
+    @property
+    def ended(self) -> bool:
+        """Whether the program has come to its end."""
+        return self._ended
 
     @property
     def stopped(self) -> bool:

@@ -89,6 +89,8 @@ class ReplayOpener:
         return ReplaySession(self.replayer)
 
     def _second(self, opening: Opening) -> NoReturn:
+        if not self.replayer.ended:
+            raise self.replayer.strayed(f"another run is started inside of this one: agent {opening.agent}", caller())
         note = (
             f"the program went on to start {opening.agent!r} again or anew, which is another run; it was stopped there"
         )

@@ -280,6 +280,8 @@ class RecordSession:
 
 def open_session(opening: Opening) -> Session:
     """Begins the session of an agent that starts now, as the current opener decides; without one it is recorded."""
+    if not ambient.opening_here():
+        ambient.ran_off(f"agent {opening.agent}")
     return (ambient.opener() or _recording).open(opening)
 
 

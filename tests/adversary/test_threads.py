@@ -1,0 +1,227 @@
+"""Code that loses its run's context: a recording says that it lacks it, a fork and a replay let nothing of it happen."""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+import agentloupe as loupe
+from agentloupe import ambient
+from agentloupe.call import Call
+from agentloupe.canonical import Json
+from agentloupe.errors import ForkRefused, ReplayRefused
+from agentloupe.forking import fork
+from agentloupe.replaying import replay
+from agentloupe.run import Run
+from agentloupe.sessions import RecordOpener
+from agentloupe.store.memory import MemoryStore
+
+PAID: list[int] = []
+ROAD: list[Callable[[], object]] = []
+
+
+@loupe.tool(effect="write")
+def pay(amount: int) -> str:
+    PAID.append(amount)
+    return f"paid {amount}"
+
+
+@loupe.tool(effect="read")
+def rates(amount: int) -> int:
+    """A tool that is served whole: what its own threads do is not asked for again."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(double, amount).result()
+
+
+@loupe.tool(effect="pure")
+def double(amount: int) -> int:
+    return 2 * amount
+
+
+@loupe.agent(name="clerk")
+def clerk(amount: int) -> str:
+    return pay(amount)
+
+
+def ask(text: str) -> object:
+    request: dict[str, Json] = {"model": "m", "messages": [{"role": "user", "content": text}]}
+    answer: dict[str, Any] = {"choices": [{"message": {"role": "assistant", "content": "yes"}}]}
+    call = Call(
+        kind="llm",
+        name="chat m",
+        input=request,
+        encode=lambda value: value,  # type: ignore[arg-type,return-value]
+        decode=lambda value: value,
+        resend=lambda _: answer,
+    )
+    return ambient.call(call, lambda: answer)
+
+
+def in_a_thread() -> None:
+    thread = threading.Thread(target=pay, args=(1,))
+    thread.start()
+    thread.join()
+
+
+def in_a_pool() -> None:
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda amount: pool_pay(amount), [1]))
+
+
+def pool_pay(amount: int) -> None:
+    with suppress(BaseException):  # what programs do
+        pay(amount)
+
+
+OLD_POOL = ThreadPoolExecutor(1)
+
+
+def in_a_pool_that_was_there() -> None:
+    OLD_POOL.submit(pool_pay, 1).result()
+
+
+def an_agent_in_a_thread() -> None:
+    thread = threading.Thread(target=clerk, args=(1,))
+    thread.start()
+    thread.join()
+
+
+def an_agent_recorded_apart() -> None:
+    with suppress(BaseException):
+        loupe.record(clerk, 1)
+
+
+def a_thread_of_a_thread() -> None:
+    thread = threading.Thread(target=in_a_thread)
+    thread.start()
+    thread.join()
+
+
+ROADS = [
+    in_a_thread,
+    in_a_pool,
+    in_a_pool_that_was_there,
+    an_agent_in_a_thread,
+    an_agent_recorded_apart,
+    a_thread_of_a_thread,
+]
+
+
+@loupe.agent(name="worker")
+def worker() -> str:
+    ask("first")
+    for road in ROAD:
+        road()
+    ask("second")
+    return "done"
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    PAID.clear()
+    ROAD.clear()
+    OLD_POOL.submit(len, "").result()
+    monkeypatch.setattr(threading, "excepthook", lambda _: None)
+
+
+def recorded(store: MemoryStore) -> Run:
+    opener = RecordOpener(store)
+    with ambient.opening_with(opener):
+        worker()
+    run = store.run(opener.sessions[0].run_id)
+    assert run is not None
+    return run
+
+
+@pytest.mark.parametrize("road", ROADS)
+def test_a_recording_says_what_ran_without_its_context(
+    road: Callable[[], object], monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    monkeypatch.setenv("LOUPE_DB", str(tmp_path / "loupe.db"))
+    store = MemoryStore()
+    ROAD.append(road)
+    run = recorded(store)
+    assert PAID == [1], "the program runs as it would without a recorder"
+    assert run.coverage == "control_flow"
+    with pytest.raises(ReplayRefused, match="ran outside the run's context"):
+        replay(store.recording(run.id), worker)
+    starts: tuple[Any, ...] = (1, "start")
+    for start in starts:
+        with pytest.raises(ForkRefused, match="ran outside the run's context"):
+            fork(run.id, worker, from_step=start, store=store)
+    assert PAID == [1]
+
+
+@pytest.mark.parametrize("road", ROADS)
+@pytest.mark.parametrize("start", [1, "start"])
+def test_a_fork_lets_nothing_happen_in_a_thread_that_its_code_has_new(
+    road: Callable[[], object], start: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    monkeypatch.setenv("LOUPE_DB", str(tmp_path / "loupe.db"))
+    store = MemoryStore()
+    run = recorded(store)
+    ROAD.append(road)
+    with pytest.raises(ForkRefused):
+        fork(run.id, worker, from_step=start, store=store)
+    assert PAID == []
+
+
+@pytest.mark.parametrize("road", ROADS)
+def test_a_replay_lets_nothing_happen_in_a_thread_and_says_so(road: Callable[[], object]) -> None:
+    store = MemoryStore()
+    run = recorded(store)
+    ROAD.append(road)
+    report = replay(store.recording(run.id), worker)
+    assert (report.verdict, report.reason) == ("diverged", "leak")
+    assert PAID == []
+
+
+def test_a_fork_lets_nothing_happen_in_an_empty_context() -> None:
+    store = MemoryStore()
+    run = recorded(store)
+    ROAD.append(lambda: contextvars.Context().run(pay, 1))
+    with pytest.raises(ForkRefused, match="tool pay"):
+        fork(run.id, worker, from_step=1, store=store)
+    assert PAID == []
+
+
+def test_threads_inside_of_a_recorded_tool_are_the_tools_own_matter() -> None:
+    store = MemoryStore()
+    ROAD.append(lambda: rates(3))
+    run = recorded(store)
+    assert run.coverage == "full"
+    assert replay(store.recording(run.id), worker).passed
+
+
+def test_a_pools_worker_does_not_stay_with_the_run_that_needed_it_first() -> None:
+    store = MemoryStore()
+    ROAD.append(lambda: OLD_POOL.submit(len, "abc").result())
+    run = recorded(store)
+    assert run.coverage == "full"
+    assert OLD_POOL.submit(pay, 4).result() == "paid 4"
+
+
+async def _later() -> str:
+    return pay(1)
+
+
+def test_what_a_plain_function_returns_to_be_awaited_runs_in_no_fork_for_real() -> None:
+    @loupe.agent(name="late")
+    def late() -> Any:
+        ask("first")
+        return _later()
+
+    store = MemoryStore()
+    opener = RecordOpener(store)
+    with ambient.opening_with(opener):
+        coroutine = late()
+    coroutine.close()
+    with pytest.raises(ForkRefused):
+        fork(opener.sessions[0].run_id, late, from_step="start", store=store)
+    assert PAID == []
