@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from agentloupe import ambient, launch
+from agentloupe.children import run_child
 from agentloupe.canonical import Json, dumps
 from agentloupe.errors import ForkRefused, LoupeError, StoreError, UsageError
 from agentloupe.forker import Ended, Forker, ForkOpener, ForkPlan
@@ -119,9 +120,7 @@ class _Children(Family):
 
     def _run(self, command: Sequence[str]) -> int | None:
         try:
-            return run_child(
-                command, environment={**os.environ, **self._environment}, stdout=2, timeout=self._timeout
-            )
+            return run_child(command, environment={**os.environ, **self._environment}, stdout=2, timeout=self._timeout)
         except subprocess.TimeoutExpired:
             return None
         except OSError as wrong:
