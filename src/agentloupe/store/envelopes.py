@@ -1,7 +1,7 @@
-"""Sealed envelopes on disk: canonical bytes, compressed against a sample of what all of them have in common.
+"""Envelopes and headers of steps on disk, each kind compressed against a sample of what all of it has in common.
 
 An envelope is some 600 bytes, mostly names and hex digits; alone it hardly shrinks, against the sample it takes less than half.
-The sample is part of the file's form: it is never edited. A better one gets another schema of the file.
+The samples are part of the file's form: they are never edited. A better one gets another schema of the file.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import threading
 
 import zstandard
 
-__all__ = ["pack", "unpack"]
+__all__ = ["pack", "pack_step", "unpack", "unpack_step"]
 
 _SAMPLE = (
     b'"error_class":"builtins.ValueError","why":"","finish_reason":"tool_calls","copied_source":"","parse_error":"",'
@@ -25,28 +25,39 @@ _SAMPLE = (
     b'"run_id":"","schema_version":1,"sequence":1,"span_id":"","trace_id":"","type":"run.finished"}"type":"clock.read"}'
     b'"type":"tool.allowed"}"type":"tool.started"}"type":"tool.finished"}"type":"model.requested"}"type":"model.responded"}'
 )
+_STEP_SAMPLE = (
+    b'"error_class":"","copied_source":"","origin":"","idempotency_key":"","request_id":"","fingerprint":"","stream":false,'
+    b'"tries":[{"ms":1.5,"started_ms":0,"status":200}],"reused":true,"parse_error":"","version":"","source_digest":"",'
+    b'{"effect":"read","decision":"allowed","tool_call_id":"call_","ms":0.1},null,'
+    b'[1,0,"tool","","2026-01-01T00:00:00.000000Z","2026-01-01T00:00:00.000000Z","ok",null,"recorded","read",null,null,null,"0.'
+    b'[1,0,"clock","now","2026-01-01T00:00:00.000000Z","2026-01-01T00:00:00.000000Z","ok",null,"live",null,null,null,null,"0.'
+    b'[1,0,"llm","chat ","2026-01-01T00:00:00.000000Z","2026-01-01T00:00:00.000000Z","ok",null,"live",null,"",10,5,"0.'
+    b'","0",1,"",{"model":"","provider":"openai","finish_reason":"tool_calls","finish_reason":"stop",'
+    b'"usage":{"prompt_tokens":10,"completion_tokens":5,"total_tokens":15},"input_tokens":10,"ms":0.1},null,1,2]'
+)
 _LARGEST = 1 << 26
-"""Bytes that an envelope may have."""
+"""Bytes that an envelope or a header may have."""
 _LEVEL = -2
 """Quick: half the time of level 1 for a quarter more bytes."""
-_PLAIN = b"{"
+_STEP_LEVEL = 1
+"""Headers are fewer, and a third of them are hex digits, which only levels above 0 make smaller."""
 
 
 class _Local(threading.local):
     """Compressors are not shared between threads."""
 
-    def __init__(self) -> None:
-        sample = zstandard.ZstdCompressionDict(_SAMPLE, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
-        self.compress = zstandard.ZstdCompressor(level=_LEVEL, dict_data=sample, write_dict_id=False).compress
-        self.decompress = zstandard.ZstdDecompressor(dict_data=sample).decompress
+    def __init__(self, sample: bytes, level: int) -> None:
+        common = zstandard.ZstdCompressionDict(sample, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
+        self.compress = zstandard.ZstdCompressor(level=level, dict_data=common, write_dict_id=False).compress
+        self.decompress = zstandard.ZstdDecompressor(dict_data=common).decompress
 
 
-_local = _Local()
+_envelopes, _steps = _Local(_SAMPLE, _LEVEL), _Local(_STEP_SAMPLE, _STEP_LEVEL)
 
 
 def pack(envelope: bytes) -> bytes:
-    """Canonical bytes as they are stored."""
-    packed = _local.compress(envelope)
+    """Canonical bytes of an envelope as they are stored."""
+    packed = _envelopes.compress(envelope)
     return packed if len(packed) < len(envelope) else envelope
 
 
@@ -56,13 +67,28 @@ def unpack(stored: object) -> bytes:
     Raises:
         ValueError: it is nothing that `pack` makes.
     """
+    return _unpacked(stored, b"{", _envelopes)
+
+
+def pack_step(header: bytes) -> bytes:
+    """A step's header (a JSON array) as it is stored."""
+    packed = _steps.compress(header)
+    return packed if len(packed) < len(header) else header
+
+
+def unpack_step(stored: object) -> bytes:
+    """The header again. Raises like `unpack`."""
+    return _unpacked(stored, b"[", _steps)
+
+
+def _unpacked(stored: object, plain: bytes, local: _Local) -> bytes:
     if not isinstance(stored, bytes):
-        raise ValueError("not bytes")  # noqa: TRY004  # one kind of error for everything that is no envelope
-    if stored.startswith(_PLAIN):
+        raise ValueError("not bytes")  # noqa: TRY004  # one kind of error for everything that was not packed
+    if stored.startswith(plain):
         return stored
     try:
         if not 0 < zstandard.frame_content_size(stored) <= _LARGEST:
             raise ValueError("no length")
-        return _local.decompress(stored)
+        return local.decompress(stored)
     except zstandard.ZstdError as error:
         raise ValueError("not readable") from error

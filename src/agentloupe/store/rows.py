@@ -18,6 +18,7 @@ from agentloupe.canonical import Json, dumps, loads
 from agentloupe.quick import maker
 from agentloupe.run import COUNTED, Counts, Run
 from agentloupe.step import Step
+from agentloupe.store import envelopes
 
 __all__ = ["FORM", "run_bytes", "run_from", "step_bytes", "step_from"]
 
@@ -51,12 +52,15 @@ def step_bytes(step: Step) -> bytes:
     """A step's header as bytes, without its run."""
     values: list[Json] = list(_step_values(step))
     values[_ATTRS_AT] = dict(step.attrs) if step.attrs else None
-    return _text(values)
+    return envelopes.pack_step(_text(values))
 
 
-def step_from(run_id: str, data: bytes) -> Step:
-    """A step's header from its bytes."""
+def step_from(run_id: str, stored: bytes) -> Step:
+    """A step's header from its bytes. Raises `ValueError` for what is none."""
+    data = envelopes.unpack_step(stored)
     values: list[Any] = orjson.loads(data)
+    if len(values) != len(_STEP_FIELDS) or not isinstance(values[_ATTRS_AT], dict | type(None)):
+        raise ValueError("no header of a step")
     if values[_ATTRS_AT] is None:
         values[_ATTRS_AT] = NO_ATTRS
     elif _has_float(values[_ATTRS_AT]):
