@@ -17,7 +17,7 @@ RUN_ARGS ?=
 WORKERS ?= 2
 TEST ?= tests
 
-.PHONY: help setup demo test test-all test-sdk check bench docs lock clean
+.PHONY: help setup demo test test-all test-sdk check bench docs docs-reference lock clean
 
 help:  ## show this list
 	@echo "Agent Loupe: make TARGET"
@@ -76,6 +76,9 @@ bench: $(READY) $(VENV)/.bench  ## measure against the machine's limits and agai
 
 docs: $(READY) $(VENV)/.docs  ## build the documentation into site/
 	@$(BIN)/zensical build --clean --strict
+
+docs-reference: $(READY)  ## write the generated pages and reports of the documentation anew
+	@$(BIN)/python -m tests.docs.reference
 
 $(VENV)/.bench: requirements/bench.txt $(READY)
 	@echo "setup: installing what the measurements need"
