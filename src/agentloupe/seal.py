@@ -12,9 +12,9 @@ from typing import Final, Literal
 
 import orjson
 
-from agentloupe.canonical import Json, canonical
+from agentloupe.canonical import Json, canonical, loads
 
-__all__ = ["GENESIS", "Fault", "Link", "Reason", "check_chain", "link", "link_bytes", "sealed_form"]
+__all__ = ["GENESIS", "Fault", "Link", "Reason", "check_chain", "link", "link_bytes", "read_sealed", "sealed_form"]
 
 GENESIS: Final = "0" * 64
 """`prev_hash` of a run's first event."""
@@ -76,6 +76,20 @@ def sealed_form(envelope: Mapping[str, Json]) -> bytes:
 
 _FLAT: Final = frozenset({str, int, bool, type(None)})
 _TEXTS_AND_FLAT: Final = _FLAT | {dict}
+
+
+def read_sealed(text: bytes) -> tuple[Json, bool]:
+    """What a stored envelope says, and whether its text is plainly canonical: sorted, no spaces, every key once.
+
+    Raises `ValueError` like `loads`. Where the second is false nobody knows; `sealed_form` tells.
+    """
+    try:
+        value: Json = orjson.loads(text)
+        if orjson.dumps(value, option=orjson.OPT_SORT_KEYS) == text:
+            return value, True
+    except (ValueError, TypeError):
+        pass  # large integers, lone surrogates, no JSON: the strict reader knows
+    return loads(text), False
 
 
 def link_bytes(prev_hash: str, sealed: bytes) -> str:

@@ -10,13 +10,12 @@ from typing import Any, cast
 
 import orjson
 
-from agentloupe.canonical import Json, loads
 from agentloupe.errors import Corrupt, OwnerAlive, RunNotFound, StoreError, VersionUnknown
 from agentloupe.event import Draft, Event, Head, from_envelope
 from agentloupe.ports import Fold, NewFold, RunWriter, Size
 from agentloupe.recording import GetBodies, Recording, Texts
 from agentloupe.run import Owner, Run, RunFilter
-from agentloupe.seal import GENESIS, link_bytes
+from agentloupe.seal import GENESIS, link_bytes, read_sealed
 from agentloupe.step import Step
 from agentloupe.store import bodies as body_rows
 from agentloupe.store import envelopes, upkeep
@@ -300,7 +299,7 @@ def _event(run_id: str, number: int, stored: object, before: str, hash_: object)
         raise Corrupt(f"run {run_id}: the hash of event {number} is damaged", reason="event")
     try:
         envelope = envelopes.unpack(stored)
-        said, plain = _said(envelope)
+        said, plain = read_sealed(envelope)
     except ValueError as error:
         raise Corrupt(f"run {run_id}: event {number} is damaged (not readable)", reason="event") from error
     if not isinstance(said, dict) or said.get("sequence") != number:
@@ -311,14 +310,3 @@ def _event(run_id: str, number: int, stored: object, before: str, hash_: object)
         if link_bytes(before, envelope) != hash_.hex():
             raise Corrupt(f"run {run_id}: event {number} is damaged (not what was sealed)", reason="event") from error
         raise
-
-
-def _said(envelope: bytes) -> tuple[Json, bool]:
-    """What a text says, and whether it is plainly canonical: sorted, without spaces, every key once. Else nobody knows."""
-    try:
-        value: Json = orjson.loads(envelope)
-        if orjson.dumps(value, option=orjson.OPT_SORT_KEYS) == envelope:
-            return value, True
-    except (ValueError, TypeError):
-        pass  # large integers, lone surrogates, no JSON: the strict reader knows
-    return loads(envelope), False
