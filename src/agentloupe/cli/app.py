@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
+from functools import wraps
 from importlib import import_module
 from io import TextIOWrapper
 from traceback import format_exception
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from typer import exceptions
@@ -60,13 +62,22 @@ def run(argv: list[str]) -> int:
     except exceptions.Exit as done:
         return done.exit_code
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return _reader_left()
+    except _Ended as ended:
+        if isinstance(ended.cause, BrokenPipeError):
+            return _reader_left()
+        return _failed(ended.cause, as_json=as_json)
     except (Exception, KeyboardInterrupt, ReplayMismatch) as error:  # noqa: BLE001  # the last place: each becomes a line
         if debug and not isinstance(error, (ClickException, exceptions.Abort)):
             sys.stderr.write(harmless("".join(format_exception(error))))
         return _failed(error, as_json=as_json)
     return code if isinstance(code, int) else 0
+
+
+def _reader_left() -> int:
+    """Who read our output wants no more of it: no error, and nothing more is written."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
 
 
 def _failed(error: BaseException, *, as_json: bool) -> int:
@@ -107,10 +118,31 @@ def _build(argv: list[str]) -> typer.Typer:
         settings = {"ignore_unknown_options": False, "allow_extra_args": False}
         if name == verb:
             module = import_module(f"agentloupe.cli.{name}_" if name == "import" else f"agentloupe.cli.{name}")
-            app.command(name, context_settings=settings)(module.command)
+            app.command(name, context_settings=settings)(_ours(module.command))
         else:
             app.command(name, help=summary)(_not_loaded)
     return app
+
+
+class _Ended(Exception):
+    """A verb was ended from outside. The command line's library would make exit codes of its own of what is inside."""
+
+    def __init__(self, cause: KeyboardInterrupt | BrokenPipeError) -> None:
+        super().__init__()
+        self.cause = cause
+
+
+def _ours(verb: Callable[..., None]) -> Callable[..., None]:
+    """The verb, with what ends it from outside kept for `run`."""
+
+    @wraps(verb)
+    def kept(*args: Any, **kwargs: Any) -> None:
+        try:
+            verb(*args, **kwargs)
+        except (KeyboardInterrupt, BrokenPipeError) as ended:
+            raise _Ended(ended) from ended
+
+    return kept
 
 
 def _top(

@@ -82,8 +82,12 @@ class Output:
         if self._console is None:
             from rich.console import Console
 
+            class Terminal(Console):
+                def on_broken_pipe(self) -> None:
+                    raise BrokenPipeError  # its own way is to exit with 1
+
             people = sys.stdout.isatty()
-            self._console = Console(
+            self._console = Terminal(
                 color_system=None if os.environ.get("NO_COLOR") else "auto",
                 highlight=False,
                 markup=False,

@@ -53,6 +53,7 @@ def command(
     Examples: agentloupe replay last -- python my_agent.py "a question"; agentloupe replay last --code my_app.agents:support
     """
     from agentloupe.isolated import replay_code, replay_command
+    from agentloupe.replaying import names_file
 
     if level not in LEVELS:
         raise UsageError(f"--level {level}: no such level", hint=f"one of {', '.join(LEVELS)}")
@@ -62,7 +63,7 @@ def command(
         raise UsageError("--pdb needs --until-failure")
     out = Output(as_json)
     until: bool | str = "debugger" if pdb else until_failure
-    with nullcontext() if Path(run).is_file() or "/" in run else opened(db) as store:
+    with nullcontext() if Path(run).is_file() or names_file(run) else opened(db) as store:
         if script:
             report = replay_command(run, script, store=store, level=level, expect=expect, until_failure=until)
         else:
