@@ -30,16 +30,20 @@ __all__ = ["Recorded", "arecord", "open_store", "record", "recording", "resolve"
 # --- stores and runs --------------------------------------------------------------------------------------------------
 
 
-def open_store(url: str | Path | None = None) -> Store:
+def open_store(url: str | Path | None = None, *, create: bool = True) -> Store:
     """The store of a URL or path; without one that of the settings (`LOUPE_DB`, default `.loupe/loupe.db`).
 
     Opened once a process and kept; it is closed when the process ends.
+
+    Args:
+        url: which store.
+        create: make it where it is not there; what only looks for a run does not.
 
     Raises:
         UsageError: a URL of an unknown kind.
         StoreError, StoreReadOnly, StoreBusy, Corrupt, VersionUnknown, ConfigError: it cannot be opened.
     """
-    return default_store(load().db if url is None else str(url))
+    return default_store(load().db if url is None else str(url), create=create)
 
 
 _LAST = re.compile(r"last(?:~([0-9]{1,6}))?")

@@ -73,7 +73,7 @@ def _one_generation() -> Generator[None]:
 
 
 def _side(run: Source, store: Store | None, table: PriceTable) -> Side:
-    where = store or (open_store() if isinstance(run, str) else None)
+    where = store or (open_store(create=False) if isinstance(run, str) else None)
     if isinstance(run, str) and where is not None and not _is_file(run):
         return side_of(where, resolve(where, run), table)
     return side_of_recording(find_recording(run, where), table)
@@ -217,7 +217,7 @@ def _whole(run_id: str, step: Step | None, store: Store | None, sources: Sequenc
     if step is None:
         return None
     recording = next((one for one in sources if one.run_id == run_id), None)
-    get = recording.get if recording is not None else (store or open_store()).get
+    get = recording.get if recording is not None else (store or open_store(create=False)).get
     return load_step(Recording(run_id, (), get, run_id), step)
 
 

@@ -66,7 +66,7 @@ def fork(
     from agentloupe.api import open_store, resolve
 
     chosen = with_fields(wishes or ForkWishes(), more)
-    where = store if store is not None else open_store()
+    where = store if store is not None else open_store(create=False)
     return Family(where, resolve(where, run), from_step, agent, provider, chosen).fork()
 
 

@@ -48,6 +48,7 @@ __all__ = [
     "agent_for",
     "agent_named",
     "debug_here",
+    "names_file",
     "open_run",
     "open_tape",
     "replay",
@@ -135,6 +136,11 @@ def open_run(run: str | Path | Recording, store: Store | str | Path | None, wish
         return unreadable(str(run), wrong, wishes)
 
 
+def names_file(run: str) -> bool:
+    """Whether a text can only name an exported file, and no run of a store."""
+    return run.endswith(_FILE_ENDS) or "/" in run
+
+
 def find_recording(run: str | Path | Recording, store: Store | str | Path | None) -> Recording:
     """The recording that is named: itself, an exported file, or a run of the store.
 
@@ -143,11 +149,11 @@ def find_recording(run: str | Path | Recording, store: Store | str | Path | None
     """
     if isinstance(run, Recording):
         return run
-    if isinstance(run, Path) or run.endswith(_FILE_ENDS) or "/" in run:
+    if isinstance(run, Path) or names_file(run):
         from agentloupe.importers.loupe_file import open_file
 
         return open_file(Path(run))
-    where = store if store is not None and not isinstance(store, str | Path) else open_store(store)
+    where = store if store is not None and not isinstance(store, str | Path) else open_store(store, create=False)
     return where.recording(resolve(where, run))
 
 

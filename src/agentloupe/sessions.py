@@ -56,15 +56,16 @@ def _say_once(text: str) -> None:
         _log.warning(text)
 
 
-def default_store(url: str) -> Store:
-    """The store of a URL, opened once a process. Raises what opening raises."""
+def default_store(url: str, *, create: bool = True) -> Store:
+    """The store of a URL, opened once a process; made where it is not there, if `create`. Raises what opening raises."""
     with _lock:
         key = os.getpid(), url
         if key not in _stores:
             from agentloupe.store import open_url
 
-            _shield(Path(url.removeprefix("sqlite:///")).parent)
-            _stores[key] = open_url(url)
+            if create:
+                _shield(Path(url.removeprefix("sqlite:///")).parent)
+            _stores[key] = open_url(url, create=create)
         return _stores[key]
 
 

@@ -33,6 +33,8 @@ WAL_LIMIT = 16_000_000
 """Bytes that the `-wal` file keeps at most once no reader holds it back."""
 _IDLE_READERS = 4
 _MAGIC = b"SQLite format 3\x00"
+_SMALLEST = 512
+"""Bytes of the smallest SQLite file that is not empty: one page of the smallest size (sqlite.org/fileformat.html, 1.3.2)."""
 
 
 class Database:
@@ -60,7 +62,7 @@ class Database:
         self._closed = False
         self._present(create and not read_only)
         self.mode: Mode = self._choose_mode(read_only)
-        self._recognise()
+        self._recognise(create)
         _open.add(self)
 
     # --- opening ------------------------------------------------------------------------------------------------------
@@ -116,7 +118,15 @@ class Database:
         except sqlite3.Error as error:
             raise as_ours(error, self.path) from error
 
-    def _recognise(self) -> None:
+    def _may_become_a_store(self, create: bool) -> None:
+        """Refuses to make tables in a file that somebody else left here, or that was only to be read."""
+        size = self.path.stat().st_size
+        if size and size < _SMALLEST:  # SQLite takes it for empty, and would write over it
+            raise StoreError(f"{self.path} is not a store of Loupe", hint="check LOUPE_DB", reason="not_a_store")
+        if not create:
+            raise StoreError(f"the store {self.path} is empty", hint="record something first", reason="missing")
+
+    def _recognise(self, create: bool) -> None:
         """Checks that the file is a store of a version that we know; makes the tables of a new one."""
         try:
             conn = self.connect()
@@ -126,6 +136,7 @@ class Database:
         try:
             found = _identity(conn)
             if found == (0, 0) and self.mode == "rw" and _empty(conn):
+                self._may_become_a_store(create)
                 self._make(conn)
                 found = _identity(conn)
         except sqlite3.Error as error:
