@@ -1,0 +1,38 @@
+"""The rows: one module each, with `measure(context) -> Found`. Loaded when they are measured."""
+
+from __future__ import annotations
+
+NAMES = (
+    "machine",
+    "recording",
+    "reads",
+    "replay",
+    "client_replay",
+    "fork",
+    "append",
+    "space",
+    "request",
+    "headers",
+    "compare",
+    "verify",
+    "imports",
+    "growth",
+)
+"""In the order in which they are measured and shown."""
+
+TITLES = {
+    "machine": "The machine",
+    "recording": "Recording a model call",
+    "reads": "Recording a plain read",
+    "replay": "Replay, engine alone",
+    "client_replay": "Replay through the OpenAI client",
+    "fork": "Fork of a 100-step run, last model call live",
+    "append": "Durable append",
+    "space": "Space: 300 steps, growing context",
+    "request": "One request of a 10,000-step run, rebuilt",
+    "headers": "Opening a 10,000-step run, headers first",
+    "compare": "Comparing two 10,000-step runs",
+    "verify": "Verification, single thread",
+    "imports": "`import agentloupe`",
+    "growth": "Growth from 100 to 100,000 calls",
+}

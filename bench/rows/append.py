@@ -1,0 +1,98 @@
+"""The store alone: events made canonical, digested, chained, folded and committed."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from agentloupe import ambient
+from agentloupe.event import Draft
+from agentloupe.ports import Durability
+from agentloupe.project import Projector
+from agentloupe.scribe import Scribe, Started
+from agentloupe.store.owners import this_process
+from agentloupe.store.sqlite import SqliteStore
+from bench.context import Context
+from bench.figures import Figure, Found, Peer
+from bench.rows.machine import committing, syncing
+from bench.timing import Batch, by_turns
+
+_GROUP = 250
+
+
+def _draft(n: int) -> Draft:
+    return Draft(
+        type="clock.read",
+        event_id=ambient.new_event_id(),
+        recorded_at=ambient.now(),
+        call_id=f"0.{n}",
+        trace_id="1" * 32,
+        span_id=f"{n:016x}",
+        parent_span_id="2" * 16,
+        lane="0",
+        n=n,
+        name="now",
+        input_key="3" * 64,
+        output_digest=None,
+    )
+
+
+def appending(store: SqliteStore, durability: Durability, group: int, total: int) -> Batch:
+    """Appends ready-made drafts to one run, so many at once."""
+    writer = store.start(ambient.new_run_id("append"), Projector, owner=this_process())
+    scribe = Scribe(trace_id="1" * 32, root_span="2" * 16)
+    begun = scribe.started(Started(agent="append", name="append"), ambient.now())
+    writer.append(begun.drafts, begun.bodies)
+    numbers = iter(range(10**9))
+    template = [_draft(0)] * group
+
+    def batch() -> int:
+        for _ in range(total // group):
+            drafts = [dataclasses.replace(d, call_id=f"0.{(n := next(numbers))}", n=n) for d in template]
+            writer.append(drafts, (), durability)
+        return total
+
+    return batch
+
+
+def measure(context: Context) -> Found:
+    """Grouped events, and single effects beside what the disk allows."""
+    taken = by_turns(
+        {
+            "grouped": appending(context.store("grouped"), "commit", _GROUP, context.size(5000, _GROUP)),
+            "single": appending(context.store("single"), "full", 1, 20),
+            "fsync": syncing(context, 20),
+            "row": committing(context, "FULL", 1, 20),
+            "hundred": committing(context, "FULL", 100, 5),
+        },
+        max(context.rounds, 10),
+        waits=["single", "fsync", "row"],
+    )
+    grouped, single, sync = taken["grouped"], taken["single"], taken["fsync"]
+    found = Found()
+    found.figures.append(
+        Figure(
+            row="append",
+            name=f"events a second, {_GROUP} a commit",
+            unit="1/s",
+            measured=grouped.rate,
+            median=1 / grouped.median,
+            better="more",
+            target=15_000,
+            peers=(Peer("SQLite rows, 100 a commit, FULL", 100 * taken["hundred"].rate),),
+            note="each with its step in the projection",
+        )
+    )
+    found.figures.append(
+        Figure(
+            row="append",
+            name="single effects a second, as a share of the disk's fsyncs",
+            unit="x",
+            measured=sync.median / single.median,
+            median=sync.median / single.median,
+            better="more",
+            target=0.5,
+            peers=(Peer("SQLite commits of one row, FULL", sync.median / taken["row"].median),),
+            note="one event, one commit, durable against loss of power; medians, since the disk is shared too",
+        )
+    )
+    return found

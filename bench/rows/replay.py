@@ -1,0 +1,105 @@
+"""Replay with the engine alone: calls with plain values, served from the tape with their digests checked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from agentloupe.instrument import as_agent
+from agentloupe.recording import Recording
+from agentloupe.replaying import Wishes, open_tape, run_replayed
+from agentloupe.tape import Tape
+from bench.agents import plain_calls, recorded, tool_calls
+from bench.context import Context
+from bench.figures import Figure, Found
+from bench.timing import Batch, by_turns
+
+SIZES = (100, 1000, 10_000)
+_TARGET = 30_000
+_FLAT = 1.5
+
+
+def tape_of(recording: Recording) -> Tape:
+    """The tape of a recording that is whole."""
+    tape = open_tape(recording)
+    assert isinstance(tape, Tape), "what was just recorded is whole"
+    return tape
+
+
+def replaying(tape: Tape, agent: Callable[..., object], calls: int, least: int = 1000) -> Batch:
+    """Replays a tape of so many calls; a short one several times, so that a batch is no shorter than others."""
+    again = max(1, least // calls)
+    started = as_agent(agent)
+
+    def batch() -> int:
+        for _ in range(again):
+            report = run_replayed(tape, started, Wishes())
+            assert report.passed, report.text()
+        return again * calls
+
+    return batch
+
+
+def measure(context: Context) -> Found:
+    """Calls a second at three sizes, and how flat that is."""
+    found = Found()
+    store = context.store("replay")
+    sizes = SIZES if context.scale >= 1 else SIZES[:2]
+    batches: dict[str, Batch] = {}
+    for size in sizes:
+        run = recorded(store, plain_calls, size)
+        batches[f"plain {size}"] = replaying(tape_of(store.recording(run)), plain_calls, size)
+    run = recorded(store, tool_calls, sizes[-1])
+    tools = store.recording(run)
+    batches["tool"] = replaying(tape_of(tools), tool_calls, sizes[-1])
+
+    def opening() -> int:
+        tape_of(store.recording(run))
+        return len(tools.events)
+
+    taken = by_turns({**batches, "opening": opening}, context.rounds)
+    for size in sizes:
+        one = taken[f"plain {size}"]
+        found.figures.append(
+            Figure(
+                row="replay",
+                name=f"calls a second, plain values, {size:,} calls",
+                unit="1/s",
+                measured=one.rate,
+                median=1 / one.median,
+                better="more",
+                target=_TARGET,
+            )
+        )
+    first, last = taken[f"plain {sizes[0]}"], taken[f"plain {sizes[-1]}"]
+    found.figures.append(
+        Figure(
+            row="replay",
+            name=f"time of a call, {sizes[-1]:,} calls beside {sizes[0]:,}",
+            unit="x",
+            measured=last.least / first.least,
+            median=last.median / first.median,
+            target=_FLAT,
+        )
+    )
+    found.figures.append(
+        Figure(
+            row="replay",
+            name=f"calls a second, decorated tool, {sizes[-1]:,} calls",
+            unit="1/s",
+            measured=taken["tool"].rate,
+            median=1 / taken["tool"].median,
+            better="more",
+            note="with binding and encoding of the arguments",
+        )
+    )
+    found.figures.append(
+        Figure(
+            row="replay",
+            name="events a second while opening: read, verified, put together",
+            unit="1/s",
+            measured=taken["opening"].rate,
+            median=1 / taken["opening"].median,
+            better="more",
+        )
+    )
+    return found

@@ -1,0 +1,100 @@
+"""The measurements run, and say what they found as JSON, as a table and as a page. No timings are judged here."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bench import cli, pages, runner
+from bench.drawing import curves_as_svg
+from bench.figures import Curve, Figure, Found, Peer
+from bench.rows import NAMES, TITLES
+
+
+def test_every_row_has_a_title_and_a_module_that_measures() -> None:
+    assert set(TITLES) == set(NAMES)
+    for name in NAMES:
+        assert callable(runner.row(name).measure)
+
+
+def test_a_row_is_measured_and_everything_it_made_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner.tempfile, "tempdir", str(tmp_path))
+    said: list[str] = []
+    found = runner.run(["space"], scale=0.01, rounds=1, say=said.append)
+    assert list(tmp_path.iterdir()) == []
+    figures = pages.figures_of(found)
+    assert {figure.row for figure in figures} == {"space"}
+    assert figures[0].target is not None
+    assert figures[0].peers
+    assert any("the whole file" in line for line in said)
+    assert pages.figures_of(json.loads(json.dumps(found))) == figures
+    assert str(tmp_path) not in json.dumps(found)
+
+
+@pytest.mark.parametrize(
+    ("better", "measured", "ratio", "ok"),
+    [("less", 5.0, 2.0, True), ("more", 5.0, 0.5, False), ("less", 20.0, 0.5, False)],
+)
+def test_a_ratio_says_how_much_better_than_the_target(better: str, measured: float, ratio: float, ok: bool) -> None:
+    figure = Figure(row="fork", name="x", unit="ms", measured=measured, target=10.0, better=better)  # type: ignore[arg-type]
+    assert figure.ratio == ratio
+    assert figure.ok is ok
+
+
+def test_a_figure_without_a_target_is_neither_met_nor_missed() -> None:
+    assert Figure(row="fork", name="x", unit="ms", measured=1.0).ok is None
+
+
+def results() -> dict[str, object]:
+    figures = [
+        Figure(row="fork", name="whole", unit="ms", measured=20.0, target=10.0, peers=(Peer("other", 40.0),), pace=1.5),
+        Figure(row="fork", name="to the id", unit="ms", measured=12.0, target=10.0, pace=1.5),
+        Figure(row="growth", name="flat", unit="x", measured=1.0, target=1.5),
+    ]
+    curves = [Curve("growth", "a < b", "us a call", (100, 1000), (10.0, 12.0))]
+    return {
+        "machine": runner.machine(),
+        "rounds": 1,
+        "figures": [figure.as_json() for figure in figures],
+        "curves": [curve.as_json() for curve in curves],
+    }
+
+
+def test_the_page_holds_every_figure_its_peers_and_the_command(tmp_path: Path) -> None:
+    page, picture = pages.write(results(), tmp_path)
+    text = page.read_text("utf-8")
+    assert "make bench" in text
+    assert "1 of 3 targets are met as measured, 1 more at that pace" in text
+    assert "| whole | <= 10 | 20 ms | | 0.5 x | 0.75 x | **missed** |" in text
+    assert "| to the id | <= 10 | 12 ms | | 0.833 x | 1.25 x | ok at reference pace |" in text
+    assert "other | | 40 ms |" in text
+    assert picture.name in text
+    assert "a &lt; b" in picture.read_text("utf-8")
+
+
+def test_a_flat_curve_can_be_drawn_too() -> None:
+    curve = Curve("growth", "flat", "us", (100, 1000), (10.0, 10.0)).as_json()
+    assert curves_as_svg([curve]).startswith("<svg")
+
+
+def test_the_command_measures_what_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[object] = []
+
+    class Row:
+        def measure(self, context: object) -> Found:
+            asked.append(context)
+            return Found([Figure(row="fork", name="whole", unit="ms", measured=5.0, target=10.0)])
+
+    monkeypatch.setattr(runner, "row", lambda _: Row())
+    monkeypatch.setattr(cli, "_LATEST", tmp_path / "results" / "latest.json")
+    assert cli.main(["--quick", "--rows", "fork", "--json", str(tmp_path / "f.json")]) == 0
+    assert len(asked) == 1
+    assert json.loads((tmp_path / "f.json").read_text())["figures"][0]["ok"] is True
+    assert (tmp_path / "results" / "latest.json").exists()
+    assert "whole" in capsys.readouterr().out
+    assert cli.main(["--rows", "nothing"]) == 64
+    assert "nothing" in capsys.readouterr().err
