@@ -8,7 +8,7 @@ from typing import Annotated, Any, cast
 import typer
 
 from agentloupe.cli.common import AsJson, Database, Debug, RunRef, opened
-from agentloupe.cli.output import Output, harmless, pretty, short
+from agentloupe.cli.output import Output, harmless, number_of, pretty, short
 from agentloupe.cli.views import (
     cost_text,
     counts_text,
@@ -115,7 +115,7 @@ def _show_run(out: Output, run: Run, forks: Sequence[Run], changes: Sequence[str
         out.line(f"  tags {', '.join(run.tags)}")
     if forks:
         out.line(
-            f"  forked {len(forks)} times: {', '.join(fork.id for fork in forks[:5])}{' ...' if len(forks) > 5 else ''}"
+            f"  {number_of(len(forks), 'fork')} of it: {', '.join(fork.id for fork in forks[:5])}{' ...' if len(forks) > 5 else ''}"
         )
 
 
