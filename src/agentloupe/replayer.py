@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NoReturn, cast, get_args
 
 from agentloupe import __version__, codecs
@@ -133,6 +133,7 @@ class Replayer:
         self._ended = False
         self._message: str | None = None
         self._edits: list[tuple[Path, Op, Json]] | None = None
+        self._limited: BaseException | None = None
 
     # --- the boundary -------------------------------------------------------------------------------------------------
 
@@ -148,6 +149,7 @@ class Replayer:
                 return Serve(any(recorded.mark for recorded in self.tape.with_key(key)))
             lane = self._lane(where.lane)
             recorded = lane.next()
+            self._keep_limit(lane, (call, where), recorded)
             if recorded is None or not (self._agree(recorded, call, key) or self._overridden(recorded, call, given)):
                 recorded = self._disagree(lane, (call, where, key, given))
             lane.take(recorded)
@@ -161,6 +163,22 @@ class Replayer:
         if isinstance(answer, Reached):
             self._hand_over(answer)
         return answer
+
+    def _keep_limit(self, lane: LaneCursor, made: tuple[Call, Place], recorded: RecordedCall | None) -> None:
+        """A fork that a limit stopped asked no model any more: it is stopped there again, and stays so.
+
+        What the model would have been asked is not in the recording, so any model call comes to that place.
+        """
+        call, where = made
+        here = recorded is not None and recorded.attrs.get("limit") is True and recorded.kind == "other"
+        if self._limited is None and recorded is not None and here and call.kind == "llm":
+            answer = self._answer(replace(call, kind="other", cheap=False), where, recorded)
+            lane.take(recorded)
+            self._last = recorded
+            self._served.add(recorded.call_id)
+            self._limited = answer.error if isinstance(answer, Serve) else None
+        if self._limited is not None:
+            raise self._limited
 
     def finished(self, perform: Perform, value: object) -> object:
         """Compares the program's own work with what it was in the recording."""
@@ -196,6 +214,8 @@ class Replayer:
             self._ended = True
             if self._stop is not None:
                 raise self._stop
+            if self._limited is not None:
+                status, output = "error", codecs.encode(self._limited).wire
             for path in self.tape.lanes:
                 self._leftovers(path)
             self._levels["flow"] = True

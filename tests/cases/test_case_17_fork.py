@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -99,8 +101,11 @@ def test_a_row(row: dict[str, Any]):
     assert ("error" in json.loads(told)) is not row["may_run_live"]
 
 
-def test_the_first_four_rows_share_one_key():
-    assert len({key_of("tool", "f", row["raw"]) for row in ROWS[:4]}) == 1 or not load_rows()
+def test_the_first_four_rows_share_one_key(shared_case: Callable[[str], Path]):
+    """Skipped, visibly, where the shared folder is absent: then its rows are not among those that are tried either."""
+    rows = json.loads((shared_case("17") / "rows.json").read_text())
+    assert ROWS[: len(rows)] == rows
+    assert len({key_of("tool", "f", row["raw"]) for row in rows[:4]}) == 1
     assert key_of("tool", "f", {}) == key_of("tool", "f", "null")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -850,3 +851,39 @@ def test_arguments_whose_secrets_were_removed_are_given_as_placeholders(store: M
     client.script = Script("done")
     fork(run_id, helper, from_step=3, store=store)
     assert client.sent[0]["messages"][1]["content"] == "my key is [removed:key]"
+
+
+@pytest.mark.parametrize(("limit", "value"), [("max_steps", 2), ("max_tokens", 20), ("max_seconds", 0.0)])
+def test_a_fork_that_a_limit_stopped_replays_to_the_same_end(store: MemoryStore, limit: str, value: Any):
+    run_id = record(store, helper, "hi")
+    client.script = Script(*[("look", {"k": "A"})] * 9)
+    new = fork(run_id, helper, from_step=8, store=store, **{limit: value}).candidates[0]
+    sent = len(client.sent)
+    report = replay(new.id, helper, store=store)
+    assert report.verdict == "pass", report.text()
+    assert report.consumed == report.events
+    assert len(client.sent) == sent
+
+
+def test_an_agent_that_swallows_the_limit_replays_to_the_same_end_and_no_further(store: MemoryStore):
+    def stubborn_with(more: int) -> Any:
+        @agent(name="stubborn")
+        def stubborn() -> str:
+            for n in range(9):
+                try:
+                    client.create(model="m", messages=[{"role": "user", "content": str(n)}])
+                except LimitReached:
+                    for _ in range(more):
+                        with contextlib.suppress(LimitReached):
+                            client.create(model="m", messages=[])
+            return "fine"
+
+        return stubborn
+
+    run_id = record(store, stubborn_with(0), script=["x"] * 9)
+    client.script = Script(*["y"] * 9)
+    new = fork(run_id, stubborn_with(0), from_step=1, store=store, max_steps=3).candidates[0]
+    assert [replay(new.id, stubborn_with(more), store=store).verdict for more in (0, 2)] == ["pass", "pass"]
+    early = replay(new.id, agent(name="stubborn")(lambda: "fine"), store=store)
+    assert early.divergence is not None
+    assert early.divergence.kind == "unconsumed"
