@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import typer
 
 from agentloupe.cli import forkoptions as options
-from agentloupe.cli.arms import not_even_begun, show_forks, without_class
 from agentloupe.cli.asking import ask
 from agentloupe.cli.common import AsJson, Database, Debug, RunRef, opened
 from agentloupe.cli.output import Output, fail
@@ -69,6 +68,8 @@ def command(
     agentloupe fork last --from start -- python my_agent.py "a question"
     """
     given = dict(locals())
+    from agentloupe.cli.arms import not_even_begun, show_forks, without_class
+
     if code and script:
         raise UsageError("fork takes --code or a command behind --, not both")
     out = Output(as_json)
