@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from bench import pages
 from bench.rows import NAMES
@@ -24,17 +25,32 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"no row {', '.join(sorted(unknown))}; there are {', '.join(NAMES)}", file=sys.stderr)
         return 64
     if asked.from_json is not None:
-        found = json.loads(Path(asked.from_json).read_text("utf-8"))
+        found = _merged([json.loads(Path(path).read_text("utf-8")) for path in asked.from_json])
     else:
-        found = run(names, scale=0.1 if asked.quick else 1.0, rounds=asked.rounds or (3 if asked.quick else 7))
-        for path in filter(None, (_LATEST, asked.json and Path(asked.json))):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
+        kept = [_LATEST, *([Path(asked.json)] if asked.json else [])]
+        scale, rounds = (0.1, 3) if asked.quick else (1.0, 7)
+        found = run(names, scale=scale, rounds=asked.rounds or rounds, keep=lambda results: _keep(results, kept))
     print(pages.table(found))
     if asked.write_docs:
         for path in pages.write(found, _HERE.parent / "docs" / "reference"):
             print(f"wrote {path.relative_to(_HERE.parent)}", file=sys.stderr)
     return 1 if any(figure["ok"] is False for figure in found["figures"]) else 0
+
+
+def _keep(results: dict[str, Any], paths: Sequence[Path]) -> None:
+    for path in paths:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(results, indent=1) + "\n", "utf-8")
+
+
+def _merged(several: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Results of several runs as one: of each row those of the last run that measured it."""
+    whole = dict(several[0])
+    for other in several[1:]:
+        for kind in ("figures", "curves"):
+            rows = {one["row"] for one in other[kind]}
+            whole[kind] = [one for one in whole[kind] if one["row"] not in rows] + other[kind]
+    return whole
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -43,6 +59,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--quick", action="store_true", help="smaller sizes, fewer repetitions")
     parser.add_argument("--rounds", type=int, metavar="N", help="repetitions of each measurement (7; quick: 3)")
     parser.add_argument("--json", metavar="FILE", help="also write the results there")
-    parser.add_argument("--from-json", metavar="FILE", help="measure nothing: show results that were written before")
+    parser.add_argument("--from-json", metavar="FILE", nargs="+", help="measure nothing: show results of before")
     parser.add_argument("--write-docs", action="store_true", help="make docs/reference/performance.md from the results")
     return parser

@@ -35,8 +35,18 @@ def row(name: str) -> _Row:
     return cast("_Row", importlib.import_module(f"bench.rows.{name}"))
 
 
-def run(names: Sequence[str] = NAMES, *, scale: float = 1.0, rounds: int = 7, say: Say | None = None) -> dict[str, Any]:
-    """Measures rows; the results as JSON. Everything that is made on the way is removed again."""
+def run(
+    names: Sequence[str] = NAMES,
+    *,
+    scale: float = 1.0,
+    rounds: int = 7,
+    say: Say | None = None,
+    keep: Callable[[dict[str, Any]], None] = lambda _: None,
+) -> dict[str, Any]:
+    """Measures rows; the results as JSON. Everything that is made on the way is removed again.
+
+    `keep` gets what there is after each row, so that a run that is stopped has not been for nothing.
+    """
     say = say or _to_stderr
     folder = Path(tempfile.mkdtemp(prefix="loupe-bench-"))
     context = Context(folder, scale=scale, rounds=rounds, say=lambda text: say(f"  ... {text}"))
@@ -54,9 +64,14 @@ def run(names: Sequence[str] = NAMES, *, scale: float = 1.0, rounds: int = 7, sa
             say(f"  ({time.perf_counter() - began:.0f} s)")
             figures += mine
             curves += found.curves
+            keep(_results(scale, rounds, figures, curves))
     finally:
         context.close()
         shutil.rmtree(folder, ignore_errors=True)
+    return _results(scale, rounds, figures, curves)
+
+
+def _results(scale: float, rounds: int, figures: Sequence[Figure], curves: Sequence[Curve]) -> dict[str, Any]:
     return {
         "machine": machine(),
         "scale": scale,

@@ -18,7 +18,7 @@ def measure(context: Context) -> Found:
     found = Found()
     store = context.store("clients")
     with clients.server() as url:
-        for talk in (clients.short(context.size(200, 40)), clients.growing(context.size(80, 40))):
+        for talk in (clients.short(context.size(100, 40)), clients.growing(40)):
             taken = by_turns(_batches(context, store, url, talk), max(3, context.rounds // 2))
             _tell(found, talk, taken)
     return found

@@ -98,3 +98,17 @@ def test_the_command_measures_what_is_asked_for(
     assert "whole" in capsys.readouterr().out
     assert cli.main(["--rows", "nothing"]) == 64
     assert "nothing" in capsys.readouterr().err
+
+
+def test_results_of_several_runs_are_shown_as_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = tmp_path / "first.json", tmp_path / "second.json"
+    first.write_text(json.dumps(results()), "utf-8")
+    again = [Figure(row="fork", name="measured again", unit="ms", measured=5.0, target=10.0).as_json()]
+    second.write_text(json.dumps({**results(), "figures": again, "curves": []}), "utf-8")
+    assert cli.main(["--from-json", str(first), str(second)]) == 0
+    shown = capsys.readouterr().out
+    assert "measured again" in shown
+    assert "to the id" not in shown
+    assert "flat" in shown
