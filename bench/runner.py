@@ -53,10 +53,11 @@ def run(
     figures: list[Figure] = []
     curves: list[Curve] = []
     try:
-        for name in names:
+        rows = {name: row(name) for name in names}  # loaded at once: the code may be edited meanwhile
+        for name, measured in rows.items():
             say(TITLES[name])
             began, first = time.perf_counter(), len(PACE)
-            found = row(name).measure(context)
+            found = measured.measure(context)
             pace = pace_since(first)
             mine = [replace(f, pace=pace) if f.unit in _PACED and f.paces else f for f in found.figures]
             for figure in mine:
