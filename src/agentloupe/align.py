@@ -90,7 +90,26 @@ def _aligned(left: Sequence[Item], right: Sequence[Item]) -> list[Pair]:
             edges = [(low - 1, start - 1), *anchors, (high, end)]
             pairs.extend(anchors)
             todo.extend((a + 1, c, b + 1, d) for (a, b), (c, d) in pairwise(edges))
-    return _in_order(pairs)
+    return _in_order(_without_swaps(pairs, left, right))
+
+
+def _without_swaps(pairs: list[Pair], left: Sequence[Item], right: Sequence[Item]) -> list[Pair]:
+    """Takes pairs of different signatures apart whose both steps stand elsewhere on the other side, without a partner there.
+
+    Two steps of one name that changed places are a move, however far apart they are, and not two changes.
+    """
+    equal = {i for i, j in pairs if i is not None and j is not None and left[i].signature == right[j].signature}
+    here = {left[i].signature for i, _ in pairs if i is not None and i not in equal}
+    there = {right[j].signature for i, j in pairs if j is not None and i not in equal}
+    kept: list[Pair] = []
+    for i, j in pairs:
+        if i is None or j is None or i in equal or left[i].flexible:
+            kept.append((i, j))
+        elif left[i].signature in there and right[j].signature in here:
+            kept += [(i, None), (None, j)]
+        else:
+            kept.append((i, j))
+    return kept
 
 
 @dataclass(frozen=True, slots=True)

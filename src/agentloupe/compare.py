@@ -14,12 +14,13 @@ from decimal import Decimal
 from typing import Literal, get_args
 
 from agentloupe.align import Item, align
-from agentloupe.canonical import Json, canonical
+from agentloupe.canonical import Json, canonical, dumps
 from agentloupe.news import same_value, text_of, without_ids
 from agentloupe.run import Run
 from agentloupe.step import Step
 
 __all__ = [
+    "SPELLING",
     "Comparison",
     "Delta",
     "Outputs",
@@ -33,6 +34,9 @@ __all__ = [
     "seconds",
     "summarise",
 ]
+
+SPELLING = "equal values, different spelling"
+"""What a note says of two texts whose digests differ and whose values do not."""
 
 RowStatus = Literal["same", "input_differs", "output_differs", "only_left", "only_right", "error_one_side"]
 
@@ -220,6 +224,11 @@ class _Look:
         mine, theirs = self.values
         return left.idx in mine and right.idx in theirs and same_value(mine[left.idx], theirs[right.idx])
 
+    def outputs_respelled(self, left: Step, right: Step) -> bool:
+        """Whether two outputs that are equal as values are different texts."""
+        mine, theirs = self.values
+        return dumps(mine[left.idx]) != dumps(theirs[right.idx])
+
 
 def _row(left: Step | None, right: Step | None, look: _Look) -> Row:
     if left is None or right is None:
@@ -250,7 +259,7 @@ def _input_differs(left: Step, right: Step, look: _Look, notes: list[str]) -> bo
         digests = (left.input_digest, right.input_digest)
         # Equal requests may be packed in two ways: of model steps the digests say nothing.
         if left.kind != "llm" and None not in digests and digests[0] != digests[1]:
-            notes.append("input: equal values, different spelling")
+            notes.append(f"input: {SPELLING}")
         return False
     if left.kind == "llm":
         mine, theirs = look.sides[0].news(left), look.sides[1].news(right)
@@ -263,8 +272,8 @@ def _input_differs(left: Step, right: Step, look: _Look, notes: list[str]) -> bo
 def _outputs_differ(left: Step, right: Step, look: _Look, notes: list[str]) -> bool:
     if not look.outputs_alike(left, right):
         return True
-    if left.kind != "llm":  # a model's response has ids and times of its own
-        notes.append("output: equal values, different spelling")
+    if left.kind != "llm" or look.outputs_respelled(left, right):  # a model's response has ids and times of its own
+        notes.append(f"output: {SPELLING}")
     return False
 
 

@@ -11,7 +11,7 @@ import typer
 from agentloupe.cli.common import AsJson, Database, Debug, opened
 from agentloupe.cli.output import Output, harmless, number_of, short
 from agentloupe.cli.views import cost_text, counts_text, seconds_text, status_style, tokens_text
-from agentloupe.compare import Comparison, Row, Summary
+from agentloupe.compare import SPELLING, Comparison, Row, Summary
 from agentloupe.compare import Path as Road
 
 if TYPE_CHECKING:
@@ -116,7 +116,9 @@ def _fork_text(run: Any) -> str:
 
 def _say_first(out: Output, found: Comparison) -> None:
     if found.first is None:
-        out.line("no step differs" if found.identical else "no step differs in value", style="green")
+        respelled = sum(1 for row in found.rows if _respelled(row))
+        spelling = f"; {respelled} in spelling only" if respelled else ""
+        out.line("no step differs" if found.identical else f"no step differs in value{spelling}", style="green")
         return
     row = found.rows[found.first]
     step = row.left or row.right
@@ -176,7 +178,12 @@ def _say_rows(out: Output, rows: Sequence[Row], all_rows: bool) -> None:
 
 def _near_differences(rows: Sequence[Row]) -> set[int]:
     different = [number for number, row in enumerate(rows) if row.status != "same"]
-    return {near for number in different for near in range(number - _AROUND, number + _AROUND + 1)}
+    near = {near for number in different for near in range(number - _AROUND, number + _AROUND + 1)}
+    return near | {number for number, row in enumerate(rows) if _respelled(row)}
+
+
+def _respelled(row: Row) -> bool:
+    return any(note.endswith(SPELLING) for note in row.notes)
 
 
 def _cell(step: Step | None) -> str:
