@@ -41,6 +41,7 @@ __all__ = [
     "new_trace_id",
     "note",
     "now",
+    "of_a_run",
     "opener",
     "opening_here",
     "opening_with",
@@ -349,6 +350,11 @@ def ran_off(what: str) -> None:
 def away(run: Boundary) -> Boundary:
     """The boundary of code that left this run behind."""
     return _Away(run, inner=False)
+
+
+def of_a_run() -> bool:
+    """Whether this code belongs to a run, or comes from one."""
+    return _origin() is not None
 
 
 @contextmanager

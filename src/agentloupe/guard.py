@@ -2,24 +2,28 @@
 
 An audit hook (PEP 578) cannot be removed again, so there is one for the life of the process, and it does nothing while
 nobody is sealed off. It sees what Python code and C code that tells Python about it do: connecting, asking for names,
-sending to an address, starting processes. It does not see a native event loop's own sockets, nor what goes through a
-connection that was open before; a child in an empty network namespace can do neither.
+sending to an address, starting processes. What Python does without telling (sending through a connection that was open
+before, the bare `fork_exec` of `multiprocessing`) is taken away for the time. A native event loop's own sockets are not
+seen; a child in an empty network namespace cannot use them.
 """
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import sysconfig
+import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from typing import Final, cast
+from typing import Any, Final, NoReturn, cast
 
-from agentloupe.ambient import Caller, caller
+from agentloupe.ambient import Caller, caller, of_a_run
 
 __all__ = ["KEYS", "Leak", "placeholder_keys", "sealed_off", "unshare_command", "without_credentials"]
 
@@ -33,7 +37,7 @@ _NETWORK: Mapping[str, str] = {
 }
 _SPAWNING = (
     *("subprocess.Popen", "os.system", "os.posix_spawn", "os.spawn", "os.exec", "os.fork", "os.forkpty"),
-    *("pty.spawn", "os.startfile"),
+    *("pty.spawn", "os.startfile", "_winapi.CreateProcess"),
 )
 _REFUSED: Final[Mapping[str, str]] = {**_NETWORK, **dict.fromkeys(_SPAWNING, "starting a process")}
 
@@ -88,11 +92,80 @@ def sealed_off(refuse: Refuse) -> Generator[None]:
     `refuse` gets each attempt and makes the exception that is raised in its place.
     """
     _install()
-    _refusing.append(refuse)
+    with _lock:
+        _refusing.append(refuse)
+        _take_away()
     try:
         yield
     finally:
-        _refusing.remove(refuse)
+        with _lock:
+            _refusing.remove(refuse)
+            if not _refusing:
+                _give_back()
+
+
+# --- what tells no audit hook -----------------------------------------------------------------------------------------
+
+_lock = threading.Lock()
+_taken: list[tuple[Any, str, object]] = []
+_ABSENT: Final = object()
+_SENDING = ("send", "sendall", "sendfile", "sendmsg", "write")
+
+
+def _take_away() -> None:
+    """Puts refusals in the place of what sends without an audit event; those who are not sealed off go on as before."""
+    if _taken:
+        return
+    kinds: list[Any] = [socket.socket, getattr(sys.modules.get("ssl"), "SSLSocket", None)]
+    for kind, name in ((kind, name) for kind in kinds for name in _SENDING if hasattr(kind, name)):
+        _replace(kind, name, _sending(getattr(kind, name)))
+    try:
+        import _posixsubprocess
+    except ImportError:
+        return
+    _replace(_posixsubprocess, "fork_exec", _fork_exec)
+
+
+def _replace(owner: Any, name: str, by: object) -> None:
+    own = cast("Mapping[str, object]", vars(owner))
+    _taken.append((owner, name, own.get(name, _ABSENT)))
+    setattr(owner, name, by)
+
+
+def _give_back() -> None:
+    while _taken:
+        owner, name, before = _taken.pop()
+        if before is _ABSENT:
+            delattr(owner, name)
+        else:
+            setattr(owner, name, before)
+
+
+def _sending(method: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def send(self: socket.socket, *args: Any, **kwargs: Any) -> Any:
+        # Other threads of this process may serve somebody; what they have open is no way out of this replay.
+        if _refusing and of_a_run() and (peer := _peer(self)):
+            raise _refusing[-1](Leak("socket.send", "sending through an open connection", peer, caller()))
+        return method(self, *args, **kwargs)
+
+    return send
+
+
+def _peer(sock: socket.socket) -> str:
+    """Who is at the other end; empty for nobody, and for a pair of one process (with which event loops wake themselves)."""
+    try:
+        address: object = sock.getpeername()
+    except OSError:
+        return ""
+    shown = _address(address) if address else ""
+    pair = os.name == "nt" and shown.startswith("127.0.0.1:")
+    return "" if pair else shown
+
+
+def _fork_exec(*args: Any, **_: Any) -> NoReturn:
+    program = next(iter(args[1] or ()), "") if len(args) > 1 else ""
+    raise _refusing[-1](Leak("fork_exec", "starting a process", os.path.basename(_text(program)), caller()))
 
 
 def _asked_by_the_library() -> bool:
