@@ -83,7 +83,7 @@ def cut_at(recording: Recording, step: int) -> Cut:
         ForkRefused: `reason` is `no_step`, `not_llm`, `cut_request` or `body_deleted`.
         Corrupt: the events are not those of one honest run.
     """
-    tape = read_tape(recording)
+    tape = _kept_tape(recording)
     first_idx = 1 if tape.started.attrs.get("root") else 0
     position = step - first_idx
     where = f"step {step} of {recording.run_id}"
@@ -107,10 +107,17 @@ def cut_at(recording: Recording, step: int) -> Cut:
 
 def cut_at_start(recording: Recording) -> Cut:
     """The cut before everything: the agent anew from its recorded input. Raises like `cut_at`."""
-    tape = read_tape(recording)
+    tape = _kept_tape(recording)
     first_idx = 1 if tape.started.attrs.get("root") else 0
     head = tape.started
     return Cut(tape, None, None, None, head.sequence + 1, head.hash, first_idx)
+
+
+def _kept_tape(recording: Recording) -> Tape:
+    """The tape of a run that nobody deleted: what its forks still hold of its content is theirs."""
+    if any(event.type == "run.erased" for event in recording.events):
+        raise ForkRefused(f"run {recording.run_id} was deleted", reason="body_deleted")
+    return read_tape(recording)
 
 
 def _near(models: list[int], step: int) -> str:

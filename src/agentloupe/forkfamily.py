@@ -22,11 +22,11 @@ from agentloupe.cut import Cut, cut_at, cut_at_start, index_of
 from agentloupe.edits import Edit
 from agentloupe.errors import Corrupt, ForkRefused, LoupeError, RunNotFound, UsageError
 from agentloupe.forker import Ended, Forker, ForkOpener, ForkPlan
-from agentloupe.instrument import as_agent
+from agentloupe.instrument import as_agent, stated_for
 from agentloupe.loop import Limits, Loop, Model, Spend, Tools, content_of
 from agentloupe.looping import tool_functions
 from agentloupe.overrides import NO_OVERRIDES, Form, Overrides, apply_to_request, form_of
-from agentloupe.policy import Allow, Ask, MissPolicy, Policy, ToolRule, parse_tool, stated_effect, with_live
+from agentloupe.policy import Allow, Ask, MissPolicy, Policy, ToolRule, parse_tool, with_live
 from agentloupe.ports import Opening, Provider, Store
 from agentloupe.recording import Recording
 from agentloupe.replayer import Bodies
@@ -494,12 +494,19 @@ def _carrier(messages: Sequence[Json], call: RecordedCall, later: Sequence[Recor
 def _rule(tool: str, rule: ToolRule | str) -> ToolRule:
     """A rule; a sandbox that a person named is imported, as the agent's code is."""
     found = parse_tool(f"{tool}={rule}")[1] if isinstance(rule, str) else rule
-    if not isinstance(found.sandbox, str):
-        return found
-    try:
-        return replace(found, sandbox=agent_named(found.sandbox))
-    except LoupeError as wrong:
-        raise ForkRefused(f"sandbox of tool {tool!r}: {wrong.message}", reason="no_sandbox") from wrong
+    if isinstance(found.sandbox, str):
+        try:
+            found = replace(found, sandbox=agent_named(found.sandbox))
+        except LoupeError as wrong:
+            raise ForkRefused(f"sandbox of tool {tool!r}: {wrong.message}", reason="no_sandbox") from wrong
+    real = stated_for(found.sandbox)
+    if real is not None and real[1] == "write":
+        raise ForkRefused(
+            f"sandbox of tool {tool!r} is the real tool {real[0]!r}, which writes: a fork never runs it",
+            hint="a sandbox is a function of its own that stands in for the tool",
+            reason="live_write",
+        )
+    return found
 
 
 def _sendable(request: dict[str, Json], model: str | None) -> tuple[dict[str, Json], list[dict[str, Json]]]:
@@ -565,9 +572,9 @@ def _effects(tape: Tape, functions: Mapping[str, Callable[..., object]]) -> dict
         if call.kind == "tool" and not call.attrs.get("parse_error") and not call.attrs.get("effect_unstated"):
             found[call.name] = call.effect
     for name, function in functions.items():
-        stated = stated_effect(function)
+        stated = stated_for(function)
         if stated is not None or found.get(name) is None:
-            found[name] = stated or "pure"
+            found[name] = stated[1] if stated is not None else "pure"
     return found
 
 

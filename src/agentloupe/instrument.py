@@ -12,7 +12,9 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import FunctionType
 from typing import Any, ParamSpec, TypeVar, cast, overload
+from weakref import WeakKeyDictionary
 
 from agentloupe import ambient, codecs
 from agentloupe.call import EFFECTS, Call, Effect
@@ -28,6 +30,7 @@ __all__ = [
     "declared_tools",
     "idempotency_key",
     "receipt",
+    "stated_for",
     "tool",
     "tool_of",
 ]
@@ -72,11 +75,28 @@ class Tool:
 
 
 _tools: dict[str, Tool] = {}
+_stated: WeakKeyDictionary[Callable[..., Any], tuple[str, Effect]] = WeakKeyDictionary()
 
 
 def declared_tools() -> Mapping[str, Tool]:
     """All tools that this process has declared, by name; of two with one name the later."""
     return dict(_tools)
+
+
+def stated_for(function: object) -> tuple[str, Effect] | None:
+    """Name and effect of the declared tool that a function is, however it is wrapped or bound; `None` for any other."""
+    inside: Any = function
+    while inside is not None:
+        found = getattr(inside, "__loupe_tool__", None)
+        if isinstance(found, Tool):
+            return found.name, found.effect
+        deeper = next(
+            (d for n in ("func", "__func__", "__wrapped__") if (d := getattr(inside, n, None)) is not None), None
+        )
+        if deeper is None and isinstance(inside, FunctionType):
+            return _stated.get(inside)
+        inside = deeper
+    return None
 
 
 def tool_of(function: Callable[..., Any]) -> Tool | None:
@@ -136,6 +156,8 @@ def tool(
             key=key,
         )
         _tools[made.name] = made
+        if isinstance(written, FunctionType):
+            _stated[written] = made.name, made.effect
         return _tool_wrapper(made)
 
     return declare if function is None else declare(function)

@@ -63,8 +63,12 @@ def env(name: str) -> str | None: ...
 @overload
 def env(name: str, default: str) -> str: ...
 def env(name: str, default: str | None = None) -> str | None:
-    """An environment variable; recorded, except that what its name or shape shows to be a credential is not kept."""
-    return _read("env", name, lambda: os.environ.get(name, default))
+    """An environment variable; recorded, except that what its name or shape shows to be a credential is not kept.
+
+    The default is the program's own word, and not recorded: a replay uses the one of the code that it runs.
+    """
+    found = _read("env", name, lambda: os.environ.get(name))
+    return default if found is None else found
 
 
 class Rng:
