@@ -9,6 +9,7 @@ A file is taken over run by run, each in one transaction. Importing the same fil
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
@@ -18,7 +19,7 @@ from typing import BinaryIO, Literal, cast
 from agentloupe import ambient, codecs
 from agentloupe.canonical import Json
 from agentloupe.costs import PriceTable, price_trace
-from agentloupe.errors import Damaged, LoupeError, Refused, StoreError, StoreFull, StoreReadOnly, UsageError
+from agentloupe.errors import Corrupt, Damaged, LoupeError, Refused, StoreError, StoreFull, StoreReadOnly, UsageError
 from agentloupe.event import Event
 from agentloupe.exporters.jsonl import JsonLinesExporter
 from agentloupe.exporters.loupe_file import LoupeFileExporter
@@ -107,12 +108,13 @@ class ImportReport:
 def import_file(store: Store, path: Path | str, *, format: str | None = None) -> ImportReport:
     """Takes over all runs of a file; which format it has is seen from its content, unless `format` names it.
 
-    A run keeps the id that its source gives it when that is free; else it gets `-2`, `-3` ... appended. A run that is
-    there already stays as it is.
+    A run keeps the id that its source gives it when that is free; else it gets `-2`, `-3` ... appended. What no command
+    could name in a foreign id becomes `-`. A run that is there already stays as it is.
 
     Raises:
         NotFound, UsageError: there is no such file, or nobody reads it.
-        Damaged, VersionUnknown: it cannot be read; nothing of it was taken over.
+        Damaged, VersionUnknown: it cannot be read; nothing of it was taken over. So too (reason `run_id`) when a sealed run
+            carries an id that no recorder gives.
         StoreError: it cannot be stored; also (reason `exists`) when another run has the id that a sealed one carries.
     """
     file = Path(path)
@@ -146,11 +148,25 @@ def import_files(store: Store, paths: Iterable[Path | str]) -> list[ImportReport
 def _take_sealed(store: Store, run: ImportedRun) -> RunReport:
     sealed = run.sealed
     assert sealed is not None
+    if _safe_id(run.run_id) != run.run_id:
+        raise Corrupt(f"the run's id {run.run_id[:80]!r} is none that a recorder gives", reason="run_id")
     there = store.run(run.run_id)
     if there is not None and _ends_alike(store.recording(run.run_id), sealed):
         return RunReport(run.run_id, "already there", run)
     store.insert(run.run_id, sealed.events, sealed.get, Projector)
     return RunReport(run.run_id, "imported", run)
+
+
+_NO_ID = re.compile(r"last(~.*)?|.*\.(loupe|jsonl)", re.DOTALL)
+"""What means something else where a run is named."""
+_LONGEST_ID = 200
+
+
+def _safe_id(run_id: str) -> str:
+    """The id, if commands can name it and terminals can show it; else one that is like it."""
+    safe = "".join(c if c.isprintable() and c not in " /\\" else "-" for c in run_id[:_LONGEST_ID])
+    safe = safe.lstrip("-") or "run"
+    return f"run-{safe}".replace(".", "-") if _NO_ID.fullmatch(safe) else safe
 
 
 def _ends_alike(one: Recording, other: Recording) -> bool:
@@ -164,8 +180,9 @@ def _take_drafts(store: Store, run: ImportedRun, renamed: Mapping[str, str]) -> 
     parent = first.attrs.get("parent_run_id")
     if isinstance(parent, str) and renamed.get(parent, parent) != parent:
         first = replace(first, attrs={**first.attrs, "parent_run_id": renamed[parent]})
+    wanted = _safe_id(run.run_id)
     for n in range(1, _LARGEST_SUFFIX):
-        run_id = run.run_id if n == 1 else f"{run.run_id}-{n}"
+        run_id = wanted if n == 1 else f"{wanted}-{n}"
         there = store.run(run_id)
         if there is None:
             try:
