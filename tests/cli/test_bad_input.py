@@ -434,11 +434,12 @@ def test_a_read_only_folder(db: Path, cli: Command, weather: str, model: Scripte
 
 
 FILLING = """
+import os
 import agentloupe as loupe
 
 @loupe.tool(effect="read")
 def read(number):
-    return "".join(loupe.uuid4().hex for _ in range(3000))
+    return os.urandom(50_000).hex()
 
 @loupe.agent
 def agent():
