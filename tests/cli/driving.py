@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -104,8 +105,12 @@ def start(*words: str | Path, cwd: Path = ROOT, **variables: str) -> subprocess.
 
 def agentloupe(*words: str | Path, cwd: Path = ROOT, **variables: str) -> Done:
     """`agentloupe ARGS...` in a process of its own, to its end."""
-    process = start(*words, cwd=cwd, **variables)
-    out, err = process.communicate(timeout=50)
+    with start(*words, cwd=cwd, **variables) as process:
+        try:
+            out, err = process.communicate(timeout=50)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
     return Done(process.returncode, out, err)
 
 
