@@ -12,9 +12,11 @@ import pytest
 
 from agentloupe.canonical import dumps
 from agentloupe.cli import main
+from agentloupe.comparing import compare
 from agentloupe.errors import LoupeError, ReplayMismatch
 from agentloupe.exchange import export_run
 from agentloupe.facade import CallBoundary
+from agentloupe.forking import fork
 from agentloupe.recording import Recording
 from agentloupe.replaying import replay
 from agentloupe.report import ReplayReport
@@ -173,3 +175,23 @@ def test_the_command_has_a_code_of_its_own_for_damage_and_for_could_not_run(
         assert told["verdict"] == "damaged"
         assert told["reason"]
         assert file.read_bytes() == damaged
+
+
+@pytest.mark.parametrize("where", [None, "nowhere.db", "sqlite:///folder/nowhere.db"])
+def test_who_only_looks_for_a_run_makes_no_store(workdir: Path, where: str | None) -> None:
+    def never() -> None:
+        raise AssertionError("the agent was started")
+
+    (workdir / "loupe.toml").write_text("", "utf-8")
+    before = files_below(workdir)
+    looks: list[Callable[[], Any]] = [lambda: replay("last", never, store=where)]
+    if where is None:
+        looks += [lambda: fork("last", never, from_step=0), lambda: compare("last", "last~1")]
+    else:
+        looks.append(lambda: CallBoundary("replay", where))
+    for look in looks:
+        with pytest.raises(LoupeError) as refused:
+            look()
+        assert refused.value.exit_code == 3
+        assert (where or ".loupe/loupe.db").rpartition("/")[2] in str(refused.value)
+    assert files_below(workdir) == before
