@@ -45,7 +45,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
             "edits",
         ),
         *("cut", "cautions", "difference", "expectations", "explain", "serving"),
-        *("policy", "forker", "loop", "align", "news", "compare", "costs", "verify"),
+        *("policy", "forker", "loop", "manner", "align", "news", "compare", "costs", "verify"),
     ),
     "ADAPTERS": ("store", "providers", "importers", "exporters"),
     "VERBS": (

@@ -23,8 +23,9 @@ from agentloupe.edits import Edit
 from agentloupe.errors import Corrupt, ForkRefused, LoupeError, RunNotFound, UsageError
 from agentloupe.forker import Ended, Forker, ForkOpener, ForkPlan
 from agentloupe.instrument import as_agent, stated_for
-from agentloupe.loop import Limits, Loop, Model, Spend, Tools, content_of
+from agentloupe.loop import Limits, Loop, Model, Spend, Tools
 from agentloupe.looping import tool_functions
+from agentloupe.manner import PLAIN, Manner, learn_manner
 from agentloupe.overrides import NO_OVERRIDES, Form, Overrides, apply_to_request, form_of
 from agentloupe.policy import Allow, Ask, MissPolicy, Policy, ToolRule, parse_tool, with_live
 from agentloupe.ports import Opening, Provider, Store
@@ -423,10 +424,12 @@ class Family:
         request, sent = _sendable(request, self.parent.model)
         changes = [*applied.changes, *sent]
         spend = Spend(plan.limits, plan.price) if plan.price is not None else Spend(plan.limits)
-        plan = replace(plan, spend=spend, written=changes)
+        manner = self._manner()
+        bodies = plan.bodies if manner == PLAIN else {**plan.bodies, "manner": manner.as_json()}
+        plan = replace(plan, spend=spend, written=changes, bodies=bodies)
         forker = Forker(plan)
         model = _model(self.provider, cut)
-        loop = Loop(model, Tools(self.functions, None, self.effects), spend)
+        loop = Loop(model, Tools(self.functions, None, self.effects), spend, manner)
         started = cut.tape.started
         entry = started.attrs.get("entry")
         session = ForkOpener(forker).open(
@@ -452,18 +455,25 @@ class Family:
             session.finished(message)
         self.noted(forker.ended())
 
+    def _manner(self) -> Manner:
+        """How the parent writes its history: seen in the request of N, and in its last one."""
+        asked = [call for call in self.cut.tape.calls if call.kind == "llm" and call.input_digest is not None]
+        last = self.recording.body(asked[-1].input_digest) if asked else None
+        return learn_manner([self.cut.request, last if isinstance(last, dict) else None])
+
     def _with_results(self, request: dict[str, Json], plan: ForkPlan) -> dict[str, Json]:
         """The request with changed results of kept tool steps in its history."""
         for call_id, result in plan.results.items():
             call = self.cut.tape.call(call_id)
             assert call is not None, "looked up before"
             later = [one for one in self.cut.kept() if one.kind == "tool" and one.first_seq > call.first_seq]
-            request = _result_in(request, call, later, codecs.decode_for_reading(result))
+            content = self._manner().spell_result(codecs.decode_for_reading(result))
+            request = _result_in(request, call, later, content)
         return request
 
 
 def _result_in(
-    request: dict[str, Json], call: RecordedCall, later: Sequence[RecordedCall], result: Json
+    request: dict[str, Json], call: RecordedCall, later: Sequence[RecordedCall], content: str
 ) -> dict[str, Json]:
     """Puts a result into the message that carries it; `later` are the tool calls between this one and the cut."""
     messages = cast("list[Json]", request.get("messages") or [])
@@ -471,7 +481,7 @@ def _result_in(
     if at is None:
         raise UsageError(f"the result of {call.name} is not found in the messages of the step that is forked")
     changed = [*messages]
-    changed[at] = {**cast("dict[str, Json]", messages[at]), "content": content_of(result)}
+    changed[at] = {**cast("dict[str, Json]", messages[at]), "content": content}
     return {**request, "messages": changed}
 
 

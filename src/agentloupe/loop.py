@@ -17,10 +17,11 @@ from typing import TypeAlias, cast
 from agentloupe import ambient
 from agentloupe.arguments import parse_arguments
 from agentloupe.call import NO_ATTRS, Attrs, Call, Effect
-from agentloupe.canonical import Json, dumps
+from agentloupe.canonical import Json
 from agentloupe.codecs import decode, decode_for_reading
 from agentloupe.codecs import encode as encode_value
 from agentloupe.errors import ForkRefused, LimitReached, LoupeError, ModelRefused
+from agentloupe.manner import PLAIN, Manner, manner_from_json
 from agentloupe.ports import Answer, Opening
 from agentloupe.recording import Recording
 from agentloupe.tape import RecordedCall, Tape, read_tape
@@ -315,11 +316,13 @@ class Loop:
         model: who is asked.
         tools: what runs when a tool call is performed.
         spend: what was spent, against its limits.
+        manner: how it writes its history.
     """
 
     model: Model
     tools: Tools = NO_TOOLS
     spend: Spend = field(default_factory=lambda: Spend(Limits()))
+    manner: Manner = PLAIN
 
     def run(self, request: Mapping[str, Json]) -> dict[str, Json]:
         """Runs from this request to the final assistant message, which is returned. The request is not changed.
@@ -337,7 +340,7 @@ class Loop:
             reached = self.spend.reached()
             if reached is not None:
                 _stop(*reached, asked)
-            history: list[Json] = [*cast("list[Json]", request.get("messages") or []), sent_back(message)]
+            history: list[Json] = [*cast("list[Json]", request.get("messages") or []), self.manner.message(message)]
             history += [self._answer(call) for call in asked]
             request = {**request, "messages": history}
 
@@ -391,12 +394,12 @@ class Loop:
         except LoupeError as error:
             if isinstance(error, LimitReached | ForkRefused) or error.reason == "abort":
                 raise
-            return asked.answer(_error_content(error.message))
+            return asked.answer(self.manner.error(error.message))
         except ToolFailed as error:
-            return asked.answer(_error_content(str(error)))
+            return asked.answer(self.manner.error(str(error)))
         except Exception as error:  # noqa: BLE001 - a failing tool is told to the model, whatever it raises
-            return asked.answer(_error_content(f"{type(error).__name__}: {error}"))
-        return asked.answer(content_of(value))
+            return asked.answer(self.manner.error(f"{type(error).__name__}: {error}"))
+        return asked.answer(self.manner.result(asked.name, call.input, plain_value(value)))
 
     def _perform(self, name: str, arguments: dict[str, Json] | None, error: str | None) -> object:
         if arguments is None:
@@ -405,21 +408,9 @@ class Loop:
         return self.tools.run(name, arguments)
 
 
-def sent_back(message: Mapping[str, Json]) -> dict[str, Json]:
-    """The assistant message as it goes back in the next request: whole, with its reasoning.
-
-    Members that are null are left out (providers answer with some that they do not take), except `content`.
-    """
-    return {name: value for name, value in message.items() if value is not None or name == "content"}
-
-
-def content_of(value: object) -> str:
-    """A tool's result as the content of a message: a text as it is, anything else as JSON, unescaped."""
-    return value if isinstance(value, str) else dumps(decode_for_reading(encode(value))).decode()
-
-
-def _error_content(text: str) -> str:
-    return dumps({"error": text}).decode()
+def plain_value(value: object) -> Json:
+    """A tool's result as plain JSON, as a model may read it."""
+    return value if isinstance(value, str) else decode_for_reading(encode(value))
 
 
 def _stop(name: str, text: str, pending: Sequence[Asked]) -> None:
@@ -476,6 +467,7 @@ def replay_agent(recording: Recording) -> Callable[..., object]:
 
 
 def _again(tape: Tape) -> object:
+    started = tape.started
     kept = frozenset(event.call_id for event in tape.recording.events if event.copied_hash is not None)
     _reissue(tape, "0", kept)
     first = next((call for call in tape.calls if call.kind == "llm" and call.call_id not in kept), None)
@@ -487,7 +479,8 @@ def _again(tape: Tape) -> object:
     stop = next((call.name for call in new if call.attrs.get("limit")), None)
     asked = sum(call.kind == "llm" for call in new)
     spend = Spend(Limits(max_steps=None), met=None if stop is None else (stop, asked))
-    return Loop(Model(_nobody), Tools(effects=effects), spend).run(request)
+    manner = manner_from_json(tape.recording.body(started.bodies.get("manner")))
+    return Loop(Model(_nobody), Tools(effects=effects), spend, manner).run(request)
 
 
 def _nobody(_: Mapping[str, Json]) -> Answer:

@@ -9,8 +9,9 @@ import pytest
 
 from agentloupe.errors import LoupeError, ModelRefused, ModelUnreachable, StepNotFound
 from agentloupe.forking import fork_run
-from agentloupe.loop import Asked, Limits, Loop, Model, Spend, Tools, asked_tools, from_llm_call, sent_back, step_name
+from agentloupe.loop import Asked, Limits, Loop, Model, Spend, Tools, asked_tools, from_llm_call, step_name
 from agentloupe.looping import executor_of, finish, messages_at, run_loop, tool_functions
+from agentloupe.manner import Manner
 from agentloupe.overrides import Overrides
 from agentloupe.ports import Answer
 from agentloupe.replaying import replay
@@ -69,7 +70,7 @@ def test_reasoning_goes_back_and_null_members_do_not():
     assert back["reasoning_content"] == "hm"
     assert back["content"] is None
     assert "audio" not in back
-    assert sent_back({"content": None, "x": 0, "reasoning_content": ""}) == {
+    assert Manner().message({"content": None, "x": 0, "reasoning_content": ""}) == {
         "content": None,
         "x": 0,
         "reasoning_content": "",
