@@ -10,6 +10,8 @@ __all__ = ["Book"]
 
 _HELD_ENTRIES, _HELD_BYTES = 1_000, 32_000_000
 _RETRY_MS = 2_000.0
+_PATIENCE = 10.0
+"""A store that takes its time to fail (one that somebody else has locked) is asked again after so many times that time."""
 
 
 class Book:
@@ -36,11 +38,13 @@ class Book:
         if self._held and not urgent and ambient.monotonic_ms() < self._retry_at:
             return self._hold(entry)
         whole = entries([*self._held, entry]) if self._held else entry
+        began = ambient.monotonic_ms()
         try:
             self.writer.append(whole.drafts, whole.bodies, whole.durability)
         except Exception as fault:  # noqa: BLE001  # whatever a store raises, the agent goes on
             self.failed = self.failed or fault
-            self._retry_at = ambient.monotonic_ms() + _RETRY_MS
+            now = ambient.monotonic_ms()
+            self._retry_at = now + max(_RETRY_MS, _PATIENCE * (now - began))
             return self._hold(entry) if hold else False
         self._held, self._bytes = [], 0
         return True

@@ -250,10 +250,14 @@ def _take_of_step(step: Step) -> Take | None:
 def takes_of(tape: Tape, idx_of: Callable[[str], int | None]) -> list[Take]:
     """The recorded results on a tape, in recorded order; bodies are read only when they are handed out.
 
+    A run that was deleted answers nothing, whatever its forks still hold of it.
+
     Args:
         tape: of the run.
         idx_of: call id -> index of its step.
     """
+    if any(event.type == "run.erased" for event in tape.recording.events):
+        return []
     return [_take_of_call(tape, call, idx_of(call.call_id)) for call in tape.calls if _is_recorded(call)]
 
 

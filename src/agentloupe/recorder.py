@@ -146,6 +146,7 @@ class Recorder:
         self._writes: dict[tuple[str, str], int] = {}
         self._said: set[str] = set()
         self._over = False
+        self._going_on: dict[str, Call] = {}
         self._lock = threading.RLock()
 
     @property
@@ -243,6 +244,8 @@ class Recorder:
         try:
             clean = self._scrubbed(output, "result")
             self._lower_for(unrecordable_in(clean.value), "the run's result")
+            for call in self._going_on.values():
+                self._covered.lower("limited_replay", f"{call.kind} {call.name} had not ended when the run did")
             for name in self._watch.undecorated():
                 self._covered.lower("control_flow", f"tool {name!r} ran outside the boundary: decorate it with @tool")
             self._store_end(status, clean, facts)
@@ -295,6 +298,7 @@ class Recorder:
                 extra["idempotency_key"] = perform.facts["idempotency_key"] = self._next_write(call.name, turn.key)
             entry = self._scribe.opened(call, turn.place, turn.key, ambient.now(), extra)
             turn.recorded = self._book.append(entry, hold=call.effect != "write") if entry.drafts else True
+            self._going_on[turn.place.call_id] = call
             if not turn.recorded and call.effect == "write":
                 self._not_durable(turn, entry)
         self._check_book()
@@ -310,6 +314,7 @@ class Recorder:
         if not self._refuse_writes:
             turn.recorded = self._book.append(intent)
             return
+        self._going_on.pop(turn.place.call_id, None)
         why = self._book.failed
         denied = self._scribe.denied(turn.call, turn.place, turn.key, "store", ambient.now())
         self._book.append(replace(denied, bodies=(*intent.bodies, *denied.bodies)))
@@ -337,6 +342,7 @@ class Recorder:
             attrs["ms"] = round(took, 3)
         outcome = Outcome(status=status, output=clean.value, attrs=attrs)
         with self._lock:
+            self._going_on.pop(turn.place.call_id, None)
             if call.kind == "llm" and status == "ok":
                 self._watch.answered(clean.value)
             self._book.append(self._scribe.closed(call, turn.place, turn.key, outcome, ambient.now()))
