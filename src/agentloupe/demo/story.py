@@ -166,8 +166,12 @@ class Story:
         return Experiment("unchanged (the control)", "generic loop", command, done)
 
     def another_prompt(self) -> Experiment:
-        """One sentence is added to the system prompt; the agent's own code runs on from the step."""
-        return self._own("weather", ONE_SENTENCE)
+        """One sentence is added to the system prompt, nothing else differs from the control."""
+        prompt = self.prompt("weather", ONE_SENTENCE)
+        at = self.middle("weather").idx
+        done = fork(self.runs["weather"], from_step=at, store=self.store, system_prompt=prompt)
+        command = self.typed("fork", *self._fork_words("weather"), "--system-prompt", prompt)
+        return Experiment(f'prompt + "{ONE_SENTENCE}"', "generic loop", command, done)
 
     def live_calculator(self) -> Experiment:
         """Nothing is changed, but the calculator may really run: pure, listed, with a reason."""
