@@ -307,6 +307,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return wrong.exit_code
     try:
         code = spec.get("code")
+        # As `agentloupe run` does: a client that the code makes and does not wrap must not look like a way out.
+        launch.wrap_clients()
         agent = agent_for(made.tape, str(code) if code is not None else None)
     except LoupeError as wrong:
         made.write(replace(made.replayer.report(), reason=wrong.reason, message=str(wrong)))

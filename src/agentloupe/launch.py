@@ -13,8 +13,8 @@ from __future__ import annotations
 import importlib
 import runpy
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
@@ -28,7 +28,7 @@ from agentloupe.errors import ConfigError, LoupeError, ReplayMismatch, UsageErro
 from agentloupe.jsontext import Json, dumps, loads
 from agentloupe.ports import Boundary, Opener, Opening, Perform, Serve, Session
 
-__all__ = ["OPENERS", "Launch", "command", "main", "wrap_clients", "write_spec"]
+__all__ = ["OPENERS", "Launch", "command", "main", "wrap_clients", "wrapping_clients", "write_spec"]
 
 OPENERS: dict[str, str] = {
     "record": "agentloupe.launch:record_launch",
@@ -234,6 +234,20 @@ def wrap_clients() -> None:
         sys.meta_path.insert(0, _WhenImported("openai", _install_openai))
 
 
+@contextmanager
+def wrapping_clients() -> Generator[None]:
+    """As `wrap_clients`, for the time inside: what code makes there and does not wrap asks no model behind our back."""
+    wrap_clients()
+    try:
+        yield
+    finally:
+        sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, _WhenImported)]
+        if "openai" in sys.modules:
+            from agentloupe.providers import openai
+
+            openai.uninstall()
+
+
 def _install_openai() -> None:
     from agentloupe.providers import openai
 
@@ -298,7 +312,9 @@ class _RecordLaunch:
             )
         for session in sessions:
             row = session.row()
-            whole = "" if row is not None and row.ended_at is not None and row.coverage != "lossy" else ", but not whole"
+            whole = (
+                "" if row is not None and row.ended_at is not None and row.coverage != "lossy" else ", but not whole"
+            )
             said = f"recorded {row.id}{whole}" if row is not None else f"NOT RECORDED: {session.run_id}"
             sys.stderr.write(f"agentloupe: {said}\n")
         if self._report:

@@ -93,7 +93,12 @@ def _forked(
         return fork_command(run, script, from_step=at, store=store, wishes=wishes)
     from agentloupe.forking import fork
 
-    return fork(run, code, from_step=at, store=store, wishes=wishes)
+    if code is None:
+        return fork(run, None, from_step=at, store=store, wishes=wishes)
+    from agentloupe.launch import wrapping_clients
+
+    with wrapping_clients():
+        return fork(run, code, from_step=at, store=store, wishes=wishes)
 
 
 def _from(start: str) -> int | Literal["start"]:
