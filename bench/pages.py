@@ -104,13 +104,16 @@ def _head(found: Mapping[str, Any]) -> Iterator[str]:
     )
     yield ""
     yield (
-        f"Each figure is the least of some {found['rounds']} short batches, by the processor time of the process (by the wall "
+        f"Each figure is the least of a few short batches, by the processor time of the process (by the wall "
         "clock where it waits for the disk); the median tells how disturbed the run was. *Ratio* says how many times better "
         "than its target a figure is. *At pace* says the same for the machine that the targets were set on: a small call of "
         f"the bare OpenAI SDK takes 0.76 ms there, and {number(0.76 * pace)} ms here while this was measured, so programs "
         f"ran {number(pace)} times slower."
     )
     yield ""
+    if found.get("runs", 1) > 1:
+        yield f"The rows come from {found['runs']} runs, each row whole from the last one that measured it."
+        yield ""
     yield f"{met} of {len(with_target)} targets are met as measured, {at_pace} more at that pace."
 
 
