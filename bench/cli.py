@@ -45,7 +45,7 @@ def _keep(results: dict[str, Any], paths: Sequence[Path]) -> None:
 
 def _merged(several: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Results of several runs as one: of each row those of the last run that measured it."""
-    whole = {**several[0], "runs": len(several), "rounds": max(one["rounds"] for one in several)}
+    whole: dict[str, Any] = {**several[0], "runs": len(several), "rounds": max(one["rounds"] for one in several)}
     for other in several[1:]:
         for kind in ("figures", "curves"):
             rows = {one["row"] for one in other[kind]}
