@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any
 
-from agentloupe import ambient
-from agentloupe.call import Call
-from agentloupe.canonical import Json
-from agentloupe.instrument import as_agent, tool
-from agentloupe.ports import Store
+from agentloupe.ports import ambient
+from agentloupe.ports.protocols import Store
+from agentloupe.ports.settings import Settings
 from agentloupe.providers.chat import request_facts, response_facts
 from agentloupe.providers.loopback import completion
-from agentloupe.sessions import RecordOpener, RecordSession
-from agentloupe.settings import Settings
+from agentloupe.verbs.instrument import as_agent, tool
+from agentloupe.verbs.sessions import RecordOpener, RecordSession
+from agentloupe.words.call import Call
+from agentloupe.words.canonical import Json
 
 MODEL = "bench-1"
 _WORDS = [
@@ -192,7 +192,7 @@ def settings_in(store: Store) -> Settings:
 
 def opened(store: Store) -> RecordSession:
     """A recording that has begun; its boundary can be made the current one."""
-    from agentloupe.ports import Opening
+    from agentloupe.ports.protocols import Opening
 
     session = RecordOpener(store, settings=settings_in(store), argv=["bench"]).open(Opening(agent="bench"))
     assert isinstance(session, RecordSession), "that is what this opener opens"

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from agentloupe.demo.calculator import calculate as plain_calculate
+from agentloupe.engine.project import Projector
 from agentloupe.exporters.loupe_file import LoupeFileExporter
-from agentloupe.instrument import tool
-from agentloupe.looping import run_loop
-from agentloupe.ports import Store
-from agentloupe.project import Projector
+from agentloupe.ports.protocols import Store
 from agentloupe.store.owners import this_process
+from agentloupe.verbs.instrument import tool
+from agentloupe.verbs.looping import run_loop
 
 QUESTION = "what is the difference in temperature between Beijing and Shanghai now, and in Fahrenheit?"
 SYSTEM = "Use the tools for data and for arithmetic. No mental arithmetic."

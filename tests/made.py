@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from agentloupe.ambient import Place
-from agentloupe.call import Attrs, Call, Kind, Outcome
-from agentloupe.canonical import Json, canonical, key_of
-from agentloupe.event import Draft, Event
-from agentloupe.recording import Recording
-from agentloupe.scribe import Entry, Scribe, Started
-from agentloupe.seal import GENESIS, link
+from agentloupe.ports.ambient import Place
+from agentloupe.ports.recording import Recording
+from agentloupe.ports.scribe import Entry, Scribe, Started
+from agentloupe.words.call import Attrs, Call, Kind, Outcome
+from agentloupe.words.canonical import Json, canonical, key_of
+from agentloupe.words.event import Draft, Event
+from agentloupe.words.seal import GENESIS, link
 
 START = "2026-04-01T10:00:00.000000Z"
 

@@ -9,17 +9,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from agentloupe import ambient, codecs
-from agentloupe.call import Call
-from agentloupe.canonical import Json
-from agentloupe.event import Draft, Event
-from agentloupe.instrument import as_agent
-from agentloupe.ports import Store
-from agentloupe.recording import Recording
-from agentloupe.replaying import replay
-from agentloupe.report import ReplayReport
-from agentloupe.sessions import RecordOpener
+from agentloupe.engine.report import ReplayReport
+from agentloupe.ports import ambient, codecs
+from agentloupe.ports.protocols import Store
+from agentloupe.ports.recording import Recording
 from agentloupe.store.memory import MemoryStore
+from agentloupe.verbs.instrument import as_agent
+from agentloupe.verbs.replaying import replay
+from agentloupe.verbs.sessions import RecordOpener
+from agentloupe.words.call import Call
+from agentloupe.words.canonical import Json
+from agentloupe.words.event import Draft, Event
 from tests.made import sealed
 
 Edit = Callable[[list[Draft]], list[Draft]]
@@ -74,7 +74,7 @@ def with_body(recording: Recording, digest: str | None, data: bytes) -> Recordin
 
 def with_value(recording: Recording, sequence: int, value: Json) -> Recording:
     """Another output of one event, with its own digest, chained anew."""
-    from agentloupe.pack import Packer
+    from agentloupe.ports.pack import Packer
 
     packed = Packer().pack(value)
     bodies = {body.digest: body.data for body in packed.bodies}

@@ -1,6 +1,6 @@
 """The picture in docs/internals/ARCHITECTURE.md as a test: who may import whom, which names live where, how large.
 
-A module that is new belongs into `ROOMS`, in the right layer; a rule that turns out wrong is changed here together
+A layer is a folder (adapters are four of them); a new folder belongs into `LAYER_OF`; a rule that turns out wrong is changed here together
 with the picture, and a decision record says why.
 """
 
@@ -14,7 +14,6 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -23,67 +22,26 @@ from tests.support import ROOT, SRC
 
 PACKAGE = "agentloupe"
 
-# Room (module or folder directly under the package) by layer. Layers of one rank do not know each other.
-ROOMS: dict[str, tuple[str, ...]] = {
-    "WORDS": ("errors", "quick", "jsontext", "canonical", "arguments", "seal", "call", "event", "run", "step"),
-    "PORTS": ("pack", "codecs", "recording", "ports", "ambient", "scribe", "settings", "schedule"),
-    "ENGINE": (
-        *(
-            "tape",
-            "project",
-            "privacy",
-            "scrubber",
-            "credentials",
-            "recorder",
-            "book",
-            "toolwatch",
-            "replayer",
-            "guard",
-            "report",
-            "cassette",
-            "overrides",
-            "edits",
-        ),
-        *("cut", "cautions", "difference", "expectations", "explain", "serving"),
-        *("policy", "forker", "loop", "manner", "align", "news", "compare", "costs", "verify"),
-    ),
-    "ADAPTERS": ("store", "providers", "importers", "exporters"),
-    "VERBS": (
-        "sessions",
-        "api",
-        "instrument",
-        "reads",
-        "snapshot",
-        "launch",
-        "replaying",
-        "isolated",
-        "facade",
-        "children",
-        "replaysession",
-        "forking",
-        "forkfamily",
-        "forkchild",
-        "looping",
-        "pricing",
-        "deleting",
-        "exchange",
-        "comparing",
-        "demo",
-    ),
-    "DOORS": ("cli", "__main__"),
+# Layer by room (folder or module directly under the package). Layers of one rank do not know each other.
+LAYER_OF = {
+    "words": "WORDS",
+    "ports": "PORTS",
+    "engine": "ENGINE",
+    **dict.fromkeys(("store", "providers", "importers", "exporters"), "ADAPTERS"),
+    **dict.fromkeys(("verbs", "demo"), "VERBS"),
+    **dict.fromkeys(("cli", "__main__"), "DOORS"),
 }
 RANK = {"WORDS": 0, "PORTS": 1, "ENGINE": 2, "ADAPTERS": 2, "VERBS": 3, "DOORS": 4}
-LAYER_OF = {room: layer for layer, rooms in ROOMS.items() for room in rooms}
 FRONT = "__init__"  # the public names: sees everything below the doors
 
 # A module may be imported only by files that match; keys are top-level names of foreign modules.
 WHERE: dict[str, tuple[str, ...]] = {
-    "hashlib": ("canonical.py", "seal.py"),
-    "hmac": ("canonical.py", "seal.py"),
+    "hashlib": ("words/canonical.py", "words/seal.py"),
+    "hmac": ("words/canonical.py", "words/seal.py"),
     "sqlite3": ("store/",),
-    "random": ("ambient.py", "reads.py"),
-    "uuid": ("ambient.py", "reads.py"),
-    "secrets": ("ambient.py",),
+    "random": ("ports/ambient.py", "verbs/reads.py"),
+    "uuid": ("ports/ambient.py", "verbs/reads.py"),
+    "secrets": ("ports/ambient.py",),
     "typer": ("cli/",),
     "click": ("cli/",),
     "rich": ("cli/",),
@@ -91,19 +49,19 @@ WHERE: dict[str, tuple[str, ...]] = {
     "anthropic": ("providers/",),
     "httpx": ("providers/",),
     "httpx2": ("providers/",),
-    "genai_prices": ("costs.py",),
+    "genai_prices": ("engine/costs.py",),
     # never: code that comes out of data, and weights that the core does without
     **dict.fromkeys(("pickle", "cPickle", "marshal", "shelve", "dill", "cloudpickle", "yaml", "jsonpickle"), ()),
     **dict.fromkeys(("pydantic", "sqlalchemy", "fastapi", "starlette", "requests", "aiohttp"), ()),
 }
-CLOCK_AND_CHANCE = ("ambient.py", "reads.py")
+CLOCK_AND_CHANCE = ("ports/ambient.py", "verbs/reads.py")
 CLOCK_CALLS = frozenset(
     {
         *("time.time", "time.time_ns", "os.urandom", "date.today", "datetime.date.today"),
         *(f"{d}.{m}" for d in ("datetime", "datetime.datetime") for m in ("now", "utcnow", "today")),
     }
 )
-SORTS_KEYS = ("canonical.py", "seal.py")
+SORTS_KEYS = ("words/canonical.py", "words/seal.py")
 CODE_FROM_TEXT = frozenset({"eval", "exec", "compile", "__import__"})
 SQL = re.compile(
     r"^\s*(SELECT\s.+\sFROM\s|INSERT\s+(OR\s+\w+\s+)?INTO\s|UPDATE\s+\S+\s+SET\s|DELETE\s+FROM\s"
@@ -201,12 +159,7 @@ def test_every_module_has_its_place_in_the_picture() -> None:
         for m in modules()
         if m.room not in LAYER_OF and m.room != FRONT
     ]
-    complain(faults, "add new modules to ROOMS in tests/test_architecture.py, in the layer where they belong")
-
-
-def test_a_room_stands_in_one_layer_only() -> None:
-    rooms = list(chain.from_iterable(ROOMS.values()))
-    assert sorted(rooms) == sorted(LAYER_OF)
+    complain(faults, "put the module into the folder of its layer, or add the folder to LAYER_OF")
 
 
 def _wrong_way(here: Module, there: str) -> str | None:
@@ -239,17 +192,17 @@ def test_imports_point_down_only() -> None:
 @pytest.mark.parametrize(
     ("path", "there", "allowed"),
     [
-        ("call.py", "recorder", False),
-        ("store/sqlite.py", "project", False),
+        ("words/call.py", "engine", False),
+        ("store/sqlite.py", "engine", False),
         ("store/sqlite.py", "importers", False),
         ("store/sqlite.py", "store", True),
-        ("recorder.py", "store", False),
-        ("recorder.py", "call", True),
-        ("api.py", "store", True),
-        ("api.py", "cli", False),
+        ("engine/recorder.py", "store", False),
+        ("engine/recorder.py", "words", True),
+        ("verbs/api.py", "store", True),
+        ("verbs/api.py", "cli", False),
         ("cli/show.py", FRONT, True),
-        ("replayer.py", FRONT, False),
-        ("__init__.py", "api", True),
+        ("engine/replayer.py", FRONT, False),
+        ("__init__.py", "verbs", True),
         ("__init__.py", "cli", False),
     ],
 )

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 
-from agentloupe import ambient
-from agentloupe.event import Draft
-from agentloupe.ports import Durability
-from agentloupe.project import Projector
-from agentloupe.scribe import Scribe, Started
+from agentloupe.engine.project import Projector
+from agentloupe.ports import ambient
+from agentloupe.ports.protocols import Durability
+from agentloupe.ports.scribe import Scribe, Started
 from agentloupe.store.owners import this_process
 from agentloupe.store.sqlite import SqliteStore
+from agentloupe.words.event import Draft
 from bench.context import Context
 from bench.figures import Figure, Found, Peer
 from bench.rows.machine import committing, syncing

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from agentloupe.compare import Comparison
-from agentloupe.comparing import compare
-from agentloupe.costs import PriceTable
+from agentloupe.engine.compare import Comparison
+from agentloupe.engine.costs import PriceTable
+from agentloupe.verbs.comparing import compare
 from bench.agents import answer, ask, conversations, look_up, model_and_tool, recorded
 from bench.context import Context
 from bench.figures import Figure, Found

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from agentloupe.forking import ForkWishes, fork, fork_run, prepare_fork
-from agentloupe.loop import from_llm_call
-from agentloupe.overrides import Overrides
-from agentloupe.step import Step
+from agentloupe.engine.loop import from_llm_call
+from agentloupe.engine.overrides import Overrides
+from agentloupe.verbs.forking import ForkWishes, fork, fork_run, prepare_fork
+from agentloupe.words.step import Step
 from bench.agents import model_and_tool, recorded
 from bench.context import Context
 from bench.figures import Figure, Found, Peer

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 
-from agentloupe.canonical import Json
-from bench.agents import answer, ask, recorded, text
+from agentloupe.words.canonical import Json
+from bench.agents import MODEL, answer, ask, recorded, text
 from bench.context import Context
 from bench.figures import Curve, Figure, Found
 from bench.rows.replay import replaying, tape_of
 from bench.timing import Sample, sample
 
+_SAID, _ANSWER = text(200, 1), answer(100, 1)  # making them anew must not cost more in a long run than in a short one
 SIZES = (100, 1000, 10_000, 100_000)
 _TARGET = 1.5
 
@@ -18,8 +19,8 @@ _TARGET = 1.5
 def _asks(calls: int) -> int:
     """Model calls with a small request of the same size each, so that only the run grows."""
     for i in range(calls):
-        messages: list[Json] = [{"role": "user", "content": text(200, i)}]
-        ask({"model": "bench-1", "messages": messages}, answer(100, i))
+        messages: list[Json] = [{"role": "user", "content": f"{i} {_SAID}"}]
+        ask({"model": MODEL, "messages": messages}, _ANSWER | {"id": f"chatcmpl-{i}"})
     return calls
 
 
@@ -30,7 +31,7 @@ def measure(context: Context) -> Found:
     store = context.store("growth")
     for size in sizes:
         context.say(f"{size:,} calls")
-        rounds = 1 if size >= 100_000 else 3 if size >= 10_000 else context.rounds
+        rounds = 1 if size >= 100_000 else 2 if size >= 10_000 else context.rounds
         runs: list[str] = []
 
         def recording(size: int = size, runs: list[str] = runs) -> int:

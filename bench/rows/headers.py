@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agentloupe.project import project
+from agentloupe.engine.project import project
 from agentloupe.store import open_url
 from bench.context import Context
 from bench.figures import Figure, Found

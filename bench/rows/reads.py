@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from agentloupe import ambient
-from agentloupe.reads import now, random, uuid4
+from agentloupe.ports import ambient
+from agentloupe.verbs.reads import now, random, uuid4
 from bench.agents import opened
 from bench.context import Context
 from bench.figures import Figure, Found

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from agentloupe import ambient
-from agentloupe.event import Head
-from agentloupe.ports import Durability, RunWriter
-from agentloupe.sessions import RecordSession
+from agentloupe.ports import ambient
+from agentloupe.ports.protocols import Durability, RunWriter
+from agentloupe.verbs.sessions import RecordSession
+from agentloupe.words.event import Head
 from bench import clients
 from bench.agents import answer, ask, conversations, opened
 from bench.clients import Talk
@@ -146,7 +146,7 @@ def _through_the_client(context: Context, found: Found) -> None:
                 batches[name] = lambda kind=kind, theirs=theirs, series=series, match=match: clients.vcr_recording(
                     context.path("cassette"), theirs, kind(_BATCH, next(series)), match
                 )
-            _told(found, kind(1).name, by_turns(batches, context.rounds if kind is clients.short else 3))
+            _told(found, kind(1).name, by_turns(batches, context.rounds))
     session.finished(None)
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from agentloupe.instrument import as_agent
-from agentloupe.recording import Recording
-from agentloupe.replaying import Wishes, open_tape, run_replayed
-from agentloupe.tape import Tape
+from agentloupe.engine.tape import Tape
+from agentloupe.ports.recording import Recording
+from agentloupe.verbs.instrument import as_agent
+from agentloupe.verbs.replaying import Wishes, open_tape, run_replayed
 from bench.agents import plain_calls, recorded, tool_calls
 from bench.context import Context
 from bench.figures import Figure, Found

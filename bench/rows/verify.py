@@ -11,7 +11,7 @@ import subprocess
 import typing
 import unittest.mock
 
-from agentloupe.verify import verify
+from agentloupe.engine.verify import verify
 from bench.agents import get, plain_calls, recorded
 from bench.context import Context
 from bench.figures import Figure, Found, Peer
@@ -28,8 +28,8 @@ def _sources() -> str:
 def _large(count: int) -> int:
     """Calls with answers of some 200 KB of source text, each another."""
     whole = _sources()
-    from agentloupe import ambient
-    from agentloupe.call import Call
+    from agentloupe.ports import ambient
+    from agentloupe.words.call import Call
 
     for i in range(count):
         at = i * 7919 % (len(whole) - 200_000)

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 import agentloupe as loupe
-from agentloupe import ambient
-from agentloupe.errors import Corrupt
-from agentloupe.exchange import import_file
 from agentloupe.exporters.loupe_file import LoupeFileExporter
-from agentloupe.jsontext import dumps, loads
-from agentloupe.seal import GENESIS, link
-from agentloupe.sessions import RecordOpener
+from agentloupe.ports import ambient
 from agentloupe.store.memory import MemoryStore
+from agentloupe.verbs.exchange import import_file
+from agentloupe.verbs.sessions import RecordOpener
+from agentloupe.words.errors import Corrupt
+from agentloupe.words.jsontext import dumps, loads
+from agentloupe.words.seal import GENESIS, link
 
 ODD = ["", "last", "last~1", "../../etc/passwd", "/abs", "a b", "a\nb", "\x1b[31mred", "-rf", "x" * 300, "run.loupe"]
 
@@ -81,7 +81,7 @@ def test_a_sealed_run_with_a_plain_id_is_taken_over(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("run_id", [odd for odd in ODD if odd])
 def test_a_foreign_run_gets_an_id_that_commands_can_name(run_id: str, tmp_path: Path) -> None:
-    from agentloupe.api import resolve
+    from agentloupe.verbs.api import resolve
 
     file = tmp_path / "foreign.jsonl"
     step = {"idx": 0, "kind": "llm", "name": "chat m", "input": {"messages": []}, "output": {"content": "x"}}

@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 
 import agentloupe as loupe
-from agentloupe import ambient
-from agentloupe.call import Call
-from agentloupe.canonical import Json
-from agentloupe.errors import ForkRefused, ReplayRefused
-from agentloupe.forking import fork
-from agentloupe.replaying import replay
-from agentloupe.run import Run
-from agentloupe.sessions import RecordOpener
+from agentloupe.ports import ambient
 from agentloupe.store.memory import MemoryStore
+from agentloupe.verbs.forking import fork
+from agentloupe.verbs.replaying import replay
+from agentloupe.verbs.sessions import RecordOpener
+from agentloupe.words.call import Call
+from agentloupe.words.canonical import Json
+from agentloupe.words.errors import ForkRefused, ReplayRefused
+from agentloupe.words.run import Run
 
 PAID: list[int] = []
 ROAD: list[Callable[[], object]] = []

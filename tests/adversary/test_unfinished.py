@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 
 import agentloupe as loupe
-from agentloupe import ambient
-from agentloupe.book import Book
-from agentloupe.deleting import delete_run
-from agentloupe.errors import ReplayRefused, StoreBusy
-from agentloupe.event import Draft, Head
-from agentloupe.forking import fork
-from agentloupe.replaying import replay
-from agentloupe.run import Owner
-from agentloupe.scribe import Entry
-from agentloupe.sessions import RecordOpener
+from agentloupe.engine.book import Book
+from agentloupe.ports import ambient
+from agentloupe.ports.scribe import Entry
 from agentloupe.store.memory import MemoryStore
+from agentloupe.verbs.deleting import delete_run
+from agentloupe.verbs.forking import fork
+from agentloupe.verbs.replaying import replay
+from agentloupe.verbs.sessions import RecordOpener
+from agentloupe.words.errors import ReplayRefused, StoreBusy
+from agentloupe.words.event import Draft, Head
+from agentloupe.words.run import Owner
 from tests.adversary.test_threads import ask
 
 

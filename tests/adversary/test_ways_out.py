@@ -15,14 +15,14 @@ from typing import Any
 import pytest
 
 import agentloupe as loupe
-from agentloupe import ambient
-from agentloupe.errors import ForkRefused
-from agentloupe.forking import fork
-from agentloupe.policy import ToolRule
-from agentloupe.recording import Recording
-from agentloupe.replaying import replay
-from agentloupe.sessions import RecordOpener
+from agentloupe.engine.policy import ToolRule
+from agentloupe.ports import ambient
+from agentloupe.ports.recording import Recording
 from agentloupe.store.memory import MemoryStore
+from agentloupe.verbs.forking import fork
+from agentloupe.verbs.replaying import replay
+from agentloupe.verbs.sessions import RecordOpener
+from agentloupe.words.errors import ForkRefused
 from tests.adversary.test_threads import PAID, ask, pay
 
 # ---------------------------------------------------------------- replay
@@ -177,7 +177,7 @@ def test_the_real_tool_is_no_live_tool_under_another_name(stand_in: str) -> None
 
 
 def test_a_deleted_run_is_not_forked_though_its_forks_still_hold_its_bodies() -> None:
-    from agentloupe.deleting import delete_run
+    from agentloupe.verbs.deleting import delete_run
 
     store, recording = recorded(payer)
     child = fork(recording.run_id, payer, from_step=1, store=store).candidates[0]

@@ -15,10 +15,10 @@ from typing import Any
 from uuid import UUID
 
 import agentloupe as loupe
-from agentloupe import ambient, codecs
-from agentloupe.call import Call
-from agentloupe.jsontext import Json
-from agentloupe.ports import Store
+from agentloupe.ports import ambient, codecs
+from agentloupe.ports.protocols import Store
+from agentloupe.words.call import Call
+from agentloupe.words.jsontext import Json
 
 __all__ = ["Rec", "load_agent"]
 

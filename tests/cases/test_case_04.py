@@ -12,8 +12,8 @@ import pytest
 
 import agentloupe as loupe
 from agentloupe.providers.loopback import HttpReply, HttpRequest, json_reply, serve
-from agentloupe.replaying import replay
-from agentloupe.step import Step
+from agentloupe.verbs.replaying import replay
+from agentloupe.words.step import Step
 
 MESSAGES: list[Any] = [{"role": "user", "content": "work"}]
 

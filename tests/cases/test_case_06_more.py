@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 import agentloupe as loupe
-from agentloupe import codecs
-from agentloupe.forking import fork
-from agentloupe.ports import Store
-from agentloupe.project import load_steps
-from agentloupe.replaying import replay
-from agentloupe.step import Step
+from agentloupe.engine.project import load_steps
+from agentloupe.ports import codecs
+from agentloupe.ports.protocols import Store
 from agentloupe.store.memory import MemoryStore
+from agentloupe.verbs.forking import fork
+from agentloupe.verbs.replaying import replay
+from agentloupe.words.step import Step
 from tests.cases.rec import Rec
 from tests.tapes import record_in
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from agentloupe.forking import fork, fork_run
-from agentloupe.instrument import agent, tool
-from agentloupe.loop import from_llm_call
-from agentloupe.looping import run_loop
-from agentloupe.project import load_steps
-from agentloupe.sessions import RecordOpener
+from agentloupe.engine.loop import from_llm_call
+from agentloupe.engine.project import load_steps
 from agentloupe.store.memory import MemoryStore
+from agentloupe.verbs.forking import fork, fork_run
+from agentloupe.verbs.instrument import agent, tool
+from agentloupe.verbs.looping import run_loop
+from agentloupe.verbs.sessions import RecordOpener
 from tests.fork_support import Script
 
 
@@ -101,7 +101,7 @@ def test_two_callers_on_two_threads_share_no_answer(case: Any):
 
     @agent(name="poller")
     def poller() -> list[Any]:
-        from agentloupe.loop import Loop
+        from agentloupe.engine.loop import Loop
 
         Loop(from_llm_call(Script("go"))).run({"model": "m", "messages": []})
         got: list[Any] = []
@@ -120,7 +120,7 @@ def test_two_callers_on_two_threads_share_no_answer(case: Any):
         return got
 
     store = MemoryStore()
-    from agentloupe import ambient
+    from agentloupe.ports import ambient
 
     with ambient.opening_with(RecordOpener(store)):
         assert poller() == wanted(cassette)

@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import agentloupe as loupe
-from agentloupe import ambient
-from agentloupe.cassette import Cassette
-from agentloupe.forking import fork
-from agentloupe.project import load_steps
-from agentloupe.replaying import replay
+from agentloupe.engine.cassette import Cassette
+from agentloupe.engine.project import load_steps
+from agentloupe.ports import ambient
 from agentloupe.store.memory import MemoryStore
+from agentloupe.verbs.forking import fork
+from agentloupe.verbs.replaying import replay
 from tests.cases.rec import Rec
 from tests.tapes import Program, Step, ask, record_in, use
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import agentloupe as loupe
-from agentloupe.replaying import replay
 from agentloupe.store.memory import MemoryStore
+from agentloupe.verbs.replaying import replay
 from tests.tapes import record_in
 
 

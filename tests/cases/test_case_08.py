@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from agentloupe.canonical import digest, dumps, key_of, loads
+from agentloupe.words.canonical import digest, dumps, key_of, loads
 
 
 def test_keys_are_equal_exactly_where_the_case_says_so(shared_case: Callable[[str], Path]) -> None:

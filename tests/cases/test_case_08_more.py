@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 import agentloupe as loupe
-from agentloupe.canonical import loads
-from agentloupe.cassette import Cassette
-from agentloupe.difference import UNICODE
-from agentloupe.forking import fork_run
-from agentloupe.loop import asked_tools
-from agentloupe.looping import run_loop
-from agentloupe.project import load_steps, response_of
-from agentloupe.replaying import replay
+from agentloupe.engine.cassette import Cassette
+from agentloupe.engine.difference import UNICODE
+from agentloupe.engine.loop import asked_tools
+from agentloupe.engine.project import load_steps, response_of
 from agentloupe.store.memory import MemoryStore
+from agentloupe.verbs.forking import fork_run
+from agentloupe.verbs.looping import run_loop
+from agentloupe.verbs.replaying import replay
+from agentloupe.words.canonical import loads
 from tests.cases.rec import Rec
 from tests.fork_support import Script
 from tests.support import SHARED

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from agentloupe.isolated import replay_command
 from agentloupe.store import open_url
+from agentloupe.verbs.isolated import replay_command
 from tests.support import ROOT
 
 RUNNER = """

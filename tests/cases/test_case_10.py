@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 import agentloupe as loupe
-from agentloupe.canonical import dumps
-from agentloupe.errors import LoupeError, ReplayMismatch
-from agentloupe.facade import CallBoundary
-from agentloupe.recording import Recording
-from agentloupe.replaying import replay
-from agentloupe.report import ReplayReport
+from agentloupe.engine.report import ReplayReport
+from agentloupe.ports.recording import Recording
 from agentloupe.store import open_url
 from agentloupe.store.memory import MemoryStore
+from agentloupe.verbs.facade import CallBoundary
+from agentloupe.verbs.replaying import replay
+from agentloupe.words.canonical import dumps
+from agentloupe.words.errors import LoupeError, ReplayMismatch
 from tests.tapes import files_below, sequence_of, with_body
 
 

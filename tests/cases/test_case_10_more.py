@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-from agentloupe.canonical import dumps
 from agentloupe.cli import main
-from agentloupe.comparing import compare
-from agentloupe.errors import LoupeError, ReplayMismatch
-from agentloupe.exchange import export_run
-from agentloupe.facade import CallBoundary
-from agentloupe.forking import fork
-from agentloupe.recording import Recording
-from agentloupe.replaying import replay
-from agentloupe.report import ReplayReport
+from agentloupe.engine.report import ReplayReport
+from agentloupe.ports.recording import Recording
 from agentloupe.store import open_url
+from agentloupe.verbs.comparing import compare
+from agentloupe.verbs.exchange import export_run
+from agentloupe.verbs.facade import CallBoundary
+from agentloupe.verbs.forking import fork
+from agentloupe.verbs.replaying import replay
+from agentloupe.words.canonical import dumps
+from agentloupe.words.errors import LoupeError, ReplayMismatch
 from tests.tapes import Program, files_below, use, with_body
 
 PROGRAMS = ("ok", "stops_early", "one_more", "changed_argument", "swapped")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import agentloupe as loupe
-from agentloupe import codecs
+from agentloupe.ports import codecs
 from agentloupe.store import open_url
 from tests.cases.rec import Rec, load_agent
 

@@ -14,9 +14,9 @@ import time_machine
 
 import agentloupe as loupe
 from agentloupe.cli import main
-from agentloupe.replaying import replay
 from agentloupe.store import open_url
 from agentloupe.store.memory import MemoryStore
+from agentloupe.verbs.replaying import replay
 from tests.cases.rec import Rec, load_agent
 from tests.tapes import record_in
 

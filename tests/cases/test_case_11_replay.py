@@ -11,8 +11,8 @@ import pytest
 import time_machine
 
 from agentloupe.exporters.loupe_file import LoupeFileExporter
-from agentloupe.replaying import replay
 from agentloupe.store import open_url
+from agentloupe.verbs.replaying import replay
 from tests.cases.rec import Rec, load_agent
 
 MARCH = "2026-03-02T08:00:00Z"
@@ -66,7 +66,7 @@ def test_looking_at_it_and_exporting_it_change_nothing(case: Path, workdir: Path
     run_id = store.runs()[0].id
     first = replay(store.recording(run_id), lambda: module.main(Rec(), "boundary"))
     store.steps(run_id)
-    store.rebuild(run_id, __import__("agentloupe.project", fromlist=["Projector"]).Projector)
+    store.rebuild(run_id, __import__("agentloupe.engine.project", fromlist=["Projector"]).Projector)
     with (workdir / "x.loupe").open("wb") as out:
         LoupeFileExporter().write(iter([store.recording(run_id)]), out)
     assert replay(store.recording(run_id), lambda: module.main(Rec(), "boundary")) == first

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from agentloupe.forking import fork_run
-from agentloupe.overrides import Overrides
-from agentloupe.ports import Store
-from agentloupe.project import Projector, load_steps, project
-from agentloupe.run import Run
+from agentloupe.engine.overrides import Overrides
+from agentloupe.engine.project import Projector, load_steps, project
+from agentloupe.ports.protocols import Store
 from agentloupe.store import open_url
+from agentloupe.verbs.forking import fork_run
+from agentloupe.words.run import Run
 from tests.fork_support import Script, exported, import_runs
 
 

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 import agentloupe as loupe
-from agentloupe.forking import fork, fork_run
-from agentloupe.overrides import Overrides
-from agentloupe.ports import Store
-from agentloupe.project import load_steps
-from agentloupe.replaying import replay
+from agentloupe.engine.overrides import Overrides
+from agentloupe.engine.project import load_steps
+from agentloupe.engine.verify import verify
+from agentloupe.ports.protocols import Store
 from agentloupe.store import open_url
-from agentloupe.verify import verify
+from agentloupe.verbs.forking import fork, fork_run
+from agentloupe.verbs.replaying import replay
 from tests.fork_support import Script, exported, import_runs
 from tests.tapes import record_in
 
@@ -130,7 +130,7 @@ sang: list[str] = []
 
 def ask(words: str) -> str:
     """One question to the model of the fork that is running."""
-    from agentloupe import ambient
+    from agentloupe.ports import ambient
     from tests.tapes import ask as question
 
     answer: Any = ambient.call(question(words).call(), lambda: {"choices": [{"message": {"content": said(words)}}]})

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from agentloupe.canonical import Json
-from agentloupe.errors import ForkRefused
-from agentloupe.forking import fork
-from agentloupe.loop import Model
-from agentloupe.looping import run_loop
-from agentloupe.overrides import Overrides, parse_set
-from agentloupe.ports import Answer
+from agentloupe.engine.loop import Model
+from agentloupe.engine.overrides import Overrides, parse_set
+from agentloupe.ports.protocols import Answer
 from agentloupe.store.memory import MemoryStore
+from agentloupe.verbs.forking import fork
+from agentloupe.verbs.looping import run_loop
+from agentloupe.words.canonical import Json
+from agentloupe.words.errors import ForkRefused
 from tests.fork_support import import_runs
 
 COMPLETION: dict[str, Any] = {"model": "m", "choices": [{"message": {"role": "assistant", "content": "{}"}}]}

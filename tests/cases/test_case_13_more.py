@@ -13,11 +13,11 @@ import pytest
 
 import agentloupe as loupe
 from agentloupe.cli import main
-from agentloupe.exchange import export_run, import_file
-from agentloupe.forking import fork
 from agentloupe.providers.endpoint import Endpoint
 from agentloupe.providers.loopback import HttpReply, HttpRequest, completion, json_reply, serve
 from agentloupe.store.memory import MemoryStore
+from agentloupe.verbs.exchange import export_run, import_file
+from agentloupe.verbs.forking import fork
 
 
 class Wire:

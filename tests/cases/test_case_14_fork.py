@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from agentloupe.forking import fork
-from agentloupe.looping import run_loop
-from agentloupe.overrides import Overrides, parse_set
-from agentloupe.project import load_steps
+from agentloupe.engine.overrides import Overrides, parse_set
+from agentloupe.engine.project import load_steps
 from agentloupe.providers.endpoint import Endpoint
 from agentloupe.providers.scripted import ScriptedServer, fail, say
 from agentloupe.store.memory import MemoryStore
+from agentloupe.verbs.forking import fork
+from agentloupe.verbs.looping import run_loop
 from tests.fork_support import Script
 
 KEY = "sk-" + "a1B2" * 10

@@ -12,11 +12,11 @@ import pytest
 
 import agentloupe as loupe
 from agentloupe.cli import main
-from agentloupe.forking import fork
-from agentloupe.overrides import Overrides, parse_set
-from agentloupe.project import load_steps
+from agentloupe.engine.overrides import Overrides, parse_set
+from agentloupe.engine.project import load_steps
 from agentloupe.providers.endpoint import Endpoint
 from agentloupe.providers.loopback import HttpReply, HttpRequest, completion, json_reply, serve
+from agentloupe.verbs.forking import fork
 from tests.tapes import files_below
 
 KEY = "sk-" + "a1B2" * 10

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from agentloupe.canonical import dumps, key_of, loads
-from agentloupe.codecs import decode, encode
-from agentloupe.pack import Packer, unpack
+from agentloupe.ports.codecs import decode, encode
+from agentloupe.ports.pack import Packer, unpack
+from agentloupe.words.canonical import dumps, key_of, loads
 from tests.unit.values import same
 
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from agentloupe.cautions import cautions
-from agentloupe.forking import fork
-from agentloupe.loop import Model
-from agentloupe.looping import run_loop
-from agentloupe.overrides import MessageEdit, Overrides, apply_to_request, further_instructions
-from agentloupe.project import load_steps
+from agentloupe.engine.cautions import cautions
+from agentloupe.engine.loop import Model
+from agentloupe.engine.overrides import MessageEdit, Overrides, apply_to_request, further_instructions
+from agentloupe.engine.project import load_steps
 from agentloupe.store.memory import MemoryStore
+from agentloupe.verbs.forking import fork
+from agentloupe.verbs.looping import run_loop
 from tests.cases.test_case_13_fork import Capture
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from agentloupe.exchange import export_run, import_file, load_trace
-from agentloupe.ports import Store
-from agentloupe.step import Step
+from agentloupe.ports.protocols import Store
 from agentloupe.store import open_url
+from agentloupe.verbs.exchange import export_run, import_file, load_trace
+from agentloupe.words.step import Step
 
 
 @pytest.fixture

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from agentloupe.cassette import Cassette
-from agentloupe.cautions import cautions, read_history
-from agentloupe.forking import fork
-from agentloupe.loop import Model
-from agentloupe.looping import run_loop
-from agentloupe.project import load_steps
+from agentloupe.engine.cassette import Cassette
+from agentloupe.engine.cautions import cautions, read_history
+from agentloupe.engine.loop import Model
+from agentloupe.engine.project import load_steps
 from agentloupe.store.memory import MemoryStore
+from agentloupe.verbs.forking import fork
+from agentloupe.verbs.looping import run_loop
 from tests.cases.test_case_13_fork import Capture
 from tests.fork_support import import_runs
 

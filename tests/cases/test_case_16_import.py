@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from agentloupe.cassette import Cassette
-from agentloupe.exchange import import_file, load_trace
+from agentloupe.engine.cassette import Cassette
 from agentloupe.store import open_url
+from agentloupe.verbs.exchange import import_file, load_trace
 
 
 def test_results_find_their_calls_and_orphans_are_kept_and_marked(shared_case: Callable[[str], Path]) -> None:

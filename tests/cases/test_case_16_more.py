@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 import agentloupe as loupe
-from agentloupe.cassette import Cassette
-from agentloupe.cautions import cautions, read_history
-from agentloupe.exchange import import_file, load_trace
-from agentloupe.forking import fork
-from agentloupe.loop import from_llm_call
-from agentloupe.ports import Store
-from agentloupe.step import Step
+from agentloupe.engine.cassette import Cassette
+from agentloupe.engine.cautions import cautions, read_history
+from agentloupe.engine.loop import from_llm_call
+from agentloupe.ports.protocols import Store
 from agentloupe.store import open_url
 from agentloupe.store.memory import MemoryStore
+from agentloupe.verbs.exchange import import_file, load_trace
+from agentloupe.verbs.forking import fork
+from agentloupe.words.step import Step
 from tests.cases.rec import Rec
 from tests.cases.test_case_13_fork import Capture
 from tests.fork_support import Script

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from agentloupe.arguments import parse_arguments
-from agentloupe.canonical import dumps, key_of, loads
+from agentloupe.words.arguments import parse_arguments
+from agentloupe.words.canonical import dumps, key_of, loads
 from tests.unit.values import same
 
 

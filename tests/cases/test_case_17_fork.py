@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from agentloupe.canonical import key_of
-from agentloupe.cassette import Cassette
-from agentloupe.forking import fork_run
-from agentloupe.instrument import tool
-from agentloupe.loop import asked_tools
-from agentloupe.looping import run_loop
-from agentloupe.project import load_steps, response_of
-from agentloupe.replaying import replay
+from agentloupe.engine.cassette import Cassette
+from agentloupe.engine.loop import asked_tools
+from agentloupe.engine.project import load_steps, response_of
 from agentloupe.store.memory import MemoryStore
+from agentloupe.verbs.forking import fork_run
+from agentloupe.verbs.instrument import tool
+from agentloupe.verbs.looping import run_loop
+from agentloupe.verbs.replaying import replay
+from agentloupe.words.canonical import key_of
 from tests.fork_support import Script
 from tests.support import SHARED
 
@@ -119,9 +119,9 @@ def test_large_integers_are_exact_everywhere():
 def test_malformed_text_that_somebody_answered_hits_and_counts():
     """A lenient program took the text and answered: that answer is a recording."""
     store = MemoryStore()
-    from agentloupe import ambient
-    from agentloupe.api import recording as block
-    from agentloupe.call import Call
+    from agentloupe.ports import ambient
+    from agentloupe.verbs.api import recording as block
+    from agentloupe.words.call import Call
 
     def call(kind: Any, name: str, value: Any, result: Any, **more: Any) -> None:
         made = Call(kind=kind, name=name, input=value, encode=lambda v: v, decode=lambda v: v, **more)  # type: ignore[arg-type,return-value]

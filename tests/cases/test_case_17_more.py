@@ -12,12 +12,12 @@ import pytest
 
 import agentloupe as loupe
 from agentloupe.cli import main
-from agentloupe.exchange import export_run, import_file
-from agentloupe.forking import fork_run
-from agentloupe.looping import run_loop
-from agentloupe.project import load_steps
-from agentloupe.replaying import replay
+from agentloupe.engine.project import load_steps
 from agentloupe.store import open_url
+from agentloupe.verbs.exchange import export_run, import_file
+from agentloupe.verbs.forking import fork_run
+from agentloupe.verbs.looping import run_loop
+from agentloupe.verbs.replaying import replay
 from tests.fork_support import Script
 from tests.tapes import record_in
 
@@ -97,7 +97,7 @@ def test_an_edit_of_a_fork_keeps_every_digit(text: str, tmp_path: Path, capsys: 
     run_loop(Script(("f", text), "done"), {"f": live}, model="m", question="q", store=store, run_id="r")
     assert main(["show", "r", "1", "--json", "--db", str(db)]) == 0
     given = json.loads(capsys.readouterr().out)["input"]
-    from agentloupe.overrides import Overrides, parse_set
+    from agentloupe.engine.overrides import Overrides, parse_set
 
     model = Script("x")
     change = parse_set(f"metadata={json.dumps(given)}")

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from agentloupe.costs import PriceTable, price_trace
-from agentloupe.run import Run
-from agentloupe.step import Step, Trace
+from agentloupe.engine.costs import PriceTable, price_trace
+from agentloupe.words.run import Run
+from agentloupe.words.step import Step, Trace
 
 
 @pytest.fixture(scope="module")

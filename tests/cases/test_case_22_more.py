@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentloupe.canonical import Json
 from agentloupe.cli import main
-from agentloupe.costs import PriceTable
-from agentloupe.forking import fork_run
-from agentloupe.ports import Store
-from agentloupe.replaying import replay
+from agentloupe.engine.costs import PriceTable
+from agentloupe.ports.protocols import Store
 from agentloupe.store import open_url
+from agentloupe.verbs.forking import fork_run
+from agentloupe.verbs.replaying import replay
+from agentloupe.words.canonical import Json
 from tests.fork_support import Script
 from tests.made import Maker
 
@@ -37,7 +37,7 @@ def rows(case: Path) -> list[dict[str, Any]]:
 
 def run_of(rows: list[dict[str, Any]], store: Store, run_id: str = "r") -> None:
     """A recorded run with a model call for each row that was really made."""
-    from agentloupe.project import Projector
+    from agentloupe.engine.project import Projector
 
     made = Maker(run_id)
     for row in rows:
@@ -102,7 +102,7 @@ def test_a_fork_pays_for_its_own_part_only_and_a_replay_pays_nothing(
     rows: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """What the kept prefix cost when it was recorded is in the whole path's cost, and not in what is newly spent."""
-    from agentloupe.looping import run_loop
+    from agentloupe.verbs.looping import run_loop
 
     store = open_url("runs.db")
     script = Script(("f", {}), ("f", {}), "done", tokens=(1000, 100))
@@ -162,7 +162,7 @@ def test_any_usage_in_any_spelling_is_counted_once_and_exactly(
 
 
 def _prices(given: Decimal, cached: Decimal, output: Decimal) -> Any:
-    from agentloupe.costs import Prices
+    from agentloupe.engine.costs import Prices
 
     million = Decimal(1_000_000)
     return Prices(given / million, output / million, cached / million)

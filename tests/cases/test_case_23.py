@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from agentloupe.compare import Comparison
-from agentloupe.comparing import compare, detail
-from agentloupe.exchange import import_file
-from agentloupe.ports import Store
+from agentloupe.engine.compare import Comparison
+from agentloupe.ports.protocols import Store
 from agentloupe.store import open_url
+from agentloupe.verbs.comparing import compare, detail
+from agentloupe.verbs.exchange import import_file
 
 NAMES = ("a", "b_one_step_more", "c_number_spelling", "d_two_swapped")
 

@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentloupe.cli import main
-from agentloupe.compare import Comparison
-from agentloupe.comparing import compare, detail
-from agentloupe.exchange import import_file
-from agentloupe.ports import Store
+from agentloupe.engine.compare import Comparison
+from agentloupe.ports.protocols import Store
 from agentloupe.store import open_url
+from agentloupe.verbs.comparing import compare, detail
+from agentloupe.verbs.exchange import import_file
 
 
 def store_of(folder: Path, *traces: dict[str, Any], db: str = "memory:") -> Store:

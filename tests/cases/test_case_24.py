@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import agentloupe as loupe
-from agentloupe import credentials
-from agentloupe.privacy import Rules, scrub
+from agentloupe.engine import credentials
+from agentloupe.engine.privacy import Rules, scrub
 from agentloupe.store import open_url
 
 CANARY = "LOUPE-CANARY-24"
@@ -61,7 +61,7 @@ def test_removed_paths_are_listed(exchange: dict[str, Any]) -> None:
 
 def test_a_rule_that_raises_withholds_that_text_only(exchange: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     broken = credentials.Shape("broken", ("5512",), "order", when=_raise)
-    monkeypatch.setattr("agentloupe.scrubber.SHAPES", (broken, *credentials.SHAPES))
+    monkeypatch.setattr("agentloupe.engine.scrubber.SHAPES", (broken, *credentials.SHAPES))
     found = scrub(exchange, Rules(keep=("nothing-that-is-there",)))
     assert found.withheld == ("$.request.body.messages[0].content",)
     text = json.dumps(found.value)

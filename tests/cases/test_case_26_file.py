@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from agentloupe.canonical import canonical, digest_bytes
-from agentloupe.errors import Damaged, LoupeError, Truncated, VersionUnknown
-from agentloupe.exchange import import_file
-from agentloupe.seal import GENESIS, link
 from agentloupe.store import open_url
+from agentloupe.verbs.exchange import import_file
+from agentloupe.words.canonical import canonical, digest_bytes
+from agentloupe.words.errors import Damaged, LoupeError, Truncated, VersionUnknown
+from agentloupe.words.seal import GENESIS, link
 
 TYPES = {
     "run.started": "run.started",

@@ -14,14 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentloupe.cli import main
-from agentloupe.errors import LoupeError
-from agentloupe.event import Draft
-from agentloupe.exchange import import_file
 from agentloupe.exporters.loupe_file import LoupeFileExporter
-from agentloupe.instrument import as_agent
-from agentloupe.recording import Recording
-from agentloupe.replaying import replay
+from agentloupe.ports.recording import Recording
 from agentloupe.store import open_url
+from agentloupe.verbs.exchange import import_file
+from agentloupe.verbs.instrument import as_agent
+from agentloupe.verbs.replaying import replay
+from agentloupe.words.errors import LoupeError
+from agentloupe.words.event import Draft
 from tests.tapes import Program, ask, edited, use
 
 PROGRAM = Program((ask("blåbær €"), use("get", {"o": "å"}, i=2), use("put", {"o": 9}, i=3), ask("slutt")))

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from agentloupe.errors import VersionUnknown
-from agentloupe.event import Draft, from_envelope
+from agentloupe.engine.report import ReplayReport
 from agentloupe.exporters.loupe_file import LoupeFileExporter
-from agentloupe.recording import Recording
-from agentloupe.replaying import replay
-from agentloupe.report import ReplayReport
+from agentloupe.ports.recording import Recording
+from agentloupe.verbs.replaying import replay
+from agentloupe.words.errors import VersionUnknown
+from agentloupe.words.event import Draft, from_envelope
 from tests.tapes import Program, ask, edited, use
 
 STEPS = (ask("blåbær"), use("get", {"o": 4}, i=2), use("put", {"o": 9}, i=3))

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from agentloupe.exchange import export_run, import_file
 from agentloupe.importers.times import moment
 from agentloupe.store import open_url
+from agentloupe.verbs.exchange import export_run, import_file
 
 CHILD = """
 import json, sys
-from agentloupe.exchange import import_file
+from agentloupe.verbs.exchange import import_file
 from agentloupe.store import open_url
 store = open_url("memory:")
 report = import_file(store, sys.argv[1])

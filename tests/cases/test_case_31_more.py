@@ -13,8 +13,8 @@ import pytest
 import time_machine
 
 from agentloupe.cli import main
-from agentloupe.exchange import import_file
 from agentloupe.store import open_url
+from agentloupe.verbs.exchange import import_file
 
 ZONES = ["UTC", "Asia/Shanghai", "Europe/Berlin"]
 

@@ -18,8 +18,8 @@ from agentloupe.demo.samples import code_of
 from agentloupe.demo.story import Story, shown_path
 from agentloupe.demo.watch import watching
 from agentloupe.providers.scripted import ScriptedServer
-from agentloupe.replaying import agent_named
 from agentloupe.store.sqlite import SqliteStore
+from agentloupe.verbs.replaying import agent_named
 from tests.cli.driving import Command, Done, agentloupe
 from tests.store.make import Author
 from tests.support import ROOT

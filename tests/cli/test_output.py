@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from agentloupe.cli.output import harmless, number_of, short
-from agentloupe.looping import run_loop
 from agentloupe.store.sqlite import SqliteStore
+from agentloupe.verbs.looping import run_loop
 from tests.cli.driving import HOSTILE, Command, agentloupe
 from tests.fork_support import Script, schema
 from tests.support import ROOT

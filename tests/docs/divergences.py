@@ -13,7 +13,7 @@ from unittest import mock
 
 import agentloupe as loupe
 from agentloupe.exporters.loupe_file import LoupeFileExporter
-from agentloupe.recording import Recording
+from agentloupe.ports.recording import Recording
 from agentloupe.store.memory import MemoryStore
 from tests.support import ROOT
 from tests.tapes import record_in, tampered

@@ -13,11 +13,11 @@ from typing import get_args
 import pytest
 import typer.main
 
-from agentloupe import settings
 from agentloupe.cli.app import VERBS, _build  # the parser, without running a verb
-from agentloupe.event import EVENT_TYPES, KIND_OF_TYPE, Event
+from agentloupe.engine.report import EXIT_CODES, DivergenceKind
+from agentloupe.ports import settings
 from agentloupe.providers.scripted import ScriptedServer, sample_rule
-from agentloupe.report import EXIT_CODES, DivergenceKind
+from agentloupe.words.event import EVENT_TYPES, KIND_OF_TYPE, Event
 from tests.docs import reference
 from tests.support import ROOT
 

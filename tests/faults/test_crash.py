@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from agentloupe.project import Projector, load_steps
+from agentloupe.engine.project import Projector, load_steps
+from agentloupe.engine.verify import verify
 from agentloupe.store import open_url
-from agentloupe.verify import verify
 from tests.store.make import Author, erased_drafts
 from tests.support import ROOT
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from agentloupe.errors import StoreError, StoreFull, StoreReadOnly
-from agentloupe.project import Projector, load_steps
+from agentloupe.engine.project import Projector, load_steps
+from agentloupe.engine.verify import verify
 from agentloupe.store.owners import this_process
 from agentloupe.store.sqlite import SqliteStore
-from agentloupe.verify import verify
+from agentloupe.words.errors import StoreError, StoreFull, StoreReadOnly
 from tests.store.make import Author, erased_drafts, small_run
 
 pytestmark = pytest.mark.faults

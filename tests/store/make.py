@@ -7,16 +7,16 @@ from dataclasses import replace
 from itertools import count
 from typing import Any, cast
 
-from agentloupe.ambient import Place
-from agentloupe.call import Call, Effect, Kind, Outcome, OutcomeStatus
-from agentloupe.canonical import digest_bytes, key_of
-from agentloupe.event import Draft
-from agentloupe.pack import Body
-from agentloupe.ports import Durability, RunWriter, Store
-from agentloupe.project import Projector
-from agentloupe.run import Owner
-from agentloupe.scribe import Entry, Scribe, Started
+from agentloupe.engine.project import Projector
+from agentloupe.ports.ambient import Place
+from agentloupe.ports.pack import Body
+from agentloupe.ports.protocols import Durability, RunWriter, Store
+from agentloupe.ports.scribe import Entry, Scribe, Started
 from agentloupe.store.owners import this_process
+from agentloupe.words.call import Call, Effect, Kind, Outcome, OutcomeStatus
+from agentloupe.words.canonical import digest_bytes, key_of
+from agentloupe.words.event import Draft
+from agentloupe.words.run import Owner
 
 _clock = count()
 

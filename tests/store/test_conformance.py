@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentloupe.canonical import digest_bytes
-from agentloupe.errors import Corrupt, OwnerAlive, RunNotFound, StoreError
-from agentloupe.event import Draft, Head
-from agentloupe.ports import Store
-from agentloupe.project import Projector, load_steps, project
-from agentloupe.run import RunFilter
-from agentloupe.seal import GENESIS
+from agentloupe.engine.project import Projector, load_steps, project
+from agentloupe.engine.verify import verify
+from agentloupe.ports.protocols import Store
 from agentloupe.store import open_url
 from agentloupe.store.owners import this_process
-from agentloupe.verify import verify
+from agentloupe.words.canonical import digest_bytes
+from agentloupe.words.errors import Corrupt, OwnerAlive, RunNotFound, StoreError
+from agentloupe.words.event import Draft, Head
+from agentloupe.words.run import RunFilter
+from agentloupe.words.seal import GENESIS
 from tests.store.make import Author, at, body, call, dead_owner, erased_drafts, small_run
 
 KINDS = ["memory", "sqlite"]

@@ -13,14 +13,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agentloupe.errors import Corrupt, LoupeError, StoreError, UsageError, VersionUnknown
-from agentloupe.event import Draft
-from agentloupe.project import Projector, load_steps
-from agentloupe.run import RunFilter
+from agentloupe.engine.project import Projector, load_steps
+from agentloupe.engine.verify import verify
 from agentloupe.store import envelopes, open_url
 from agentloupe.store.schema import SCHEMA
 from agentloupe.store.sqlite import SqliteStore
-from agentloupe.verify import verify
+from agentloupe.words.errors import Corrupt, LoupeError, StoreError, UsageError, VersionUnknown
+from agentloupe.words.event import Draft
+from agentloupe.words.run import RunFilter
 from tests.store.make import Author, small_run
 
 

@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from agentloupe.errors import StoreBusy, StoreError
-from agentloupe.project import Projector, load_steps
-from agentloupe.run import RunFilter
+from agentloupe.engine.project import Projector, load_steps
+from agentloupe.engine.verify import verify
 from agentloupe.store import database
 from agentloupe.store.database import WAL_LIMIT
 from agentloupe.store.owners import this_process
 from agentloupe.store.sqlite import SqliteStore
-from agentloupe.verify import verify
+from agentloupe.words.errors import StoreBusy, StoreError
+from agentloupe.words.run import RunFilter
 from tests.store.make import Author, small_run
 from tests.support import ROOT
 

@@ -6,10 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from agentloupe.project import load_steps
-from agentloupe.run import RunFilter
+from agentloupe.engine.project import load_steps
+from agentloupe.engine.verify import verify
 from agentloupe.store import open_url
-from agentloupe.verify import verify
+from agentloupe.words.run import RunFilter
 from tests.support import ROOT
 
 CHILD = """

@@ -8,9 +8,9 @@ from typing import Any
 
 import zstandard
 
-from agentloupe.canonical import dumps
-from agentloupe.project import load_steps
+from agentloupe.engine.project import load_steps
 from agentloupe.store.sqlite import SqliteStore
+from agentloupe.words.canonical import dumps
 from tests.store.make import Author
 
 WORDS = (

@@ -7,8 +7,8 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentloupe import align as module
-from agentloupe.align import ALIKE, EQUAL, RENEWED, Item, Pair, align
+from agentloupe.engine import align as module
+from agentloupe.engine.align import ALIKE, EQUAL, RENEWED, Item, Pair, align
 
 
 def tool(name: str, key: object) -> Item:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentloupe.arguments import parse_arguments
-from agentloupe.canonical import dumps
+from agentloupe.words.arguments import parse_arguments
+from agentloupe.words.canonical import dumps
 from tests.unit.values import ANY_TEXT, json_values, same
 
 

@@ -18,9 +18,9 @@ import rfc8785
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from agentloupe import canonical as room
-from agentloupe.canonical import FORM, canonical, digest, digest_bytes, digest_parts, dumps, key_of, loads
-from agentloupe.jsontext import MAX_DEPTH, JsonFault
+from agentloupe.words import canonical as room
+from agentloupe.words.canonical import FORM, canonical, digest, digest_bytes, digest_parts, dumps, key_of, loads
+from agentloupe.words.jsontext import MAX_DEPTH, JsonFault
 from tests.support import ROOT
 from tests.unit.values import ANY_TEXT, FLOATS, PLAIN_TEXT, json_values, same
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentloupe.canonical import key_of
-from agentloupe.cassette import Cassette, Play, Take, miss_text
-from agentloupe.step import Step
+from agentloupe.engine.cassette import Cassette, Play, Take, miss_text
+from agentloupe.words.canonical import key_of
+from agentloupe.words.step import Step
 
 
 def tool_step(idx: int, name: str, args: Any, output: Any = None, **more: Any) -> Step:

@@ -29,10 +29,10 @@ from hypothesis import strategies as st
 from openai._models import construct_type
 from openai.types.chat import ChatCompletion, ParsedChatCompletion
 
-from agentloupe import codecs
-from agentloupe.canonical import digest, dumps, loads
-from agentloupe.codecs import TAGS, Lost, decode, decode_for_reading, encode, error_line, register
-from agentloupe.errors import NotRebuildable
+from agentloupe.ports import codecs
+from agentloupe.ports.codecs import TAGS, Lost, decode, decode_for_reading, encode, error_line, register
+from agentloupe.words.canonical import digest, dumps, loads
+from agentloupe.words.errors import NotRebuildable
 from tests.unit.values import json_values, same
 
 

@@ -11,19 +11,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentloupe.canonical import Json, key_of
-from agentloupe.compare import Comparison, Side, Summary, compare_runs
-from agentloupe.comparing import compare, detail, message_changes, side_of_recording, tool_changes, word_changes
-from agentloupe.costs import PriceTable
-from agentloupe.errors import NotFound, RunNotFound, UsageError
-from agentloupe.exchange import export_run, import_file
-from agentloupe.forking import fork_run
-from agentloupe.overrides import Overrides
-from agentloupe.ports import Store
-from agentloupe.project import Projector
-from agentloupe.run import Run
-from agentloupe.step import Step
+from agentloupe.engine.compare import Comparison, Side, Summary, compare_runs
+from agentloupe.engine.costs import PriceTable
+from agentloupe.engine.overrides import Overrides
+from agentloupe.engine.project import Projector
+from agentloupe.ports.protocols import Store
 from agentloupe.store import open_url
+from agentloupe.verbs.comparing import compare, detail, message_changes, side_of_recording, tool_changes, word_changes
+from agentloupe.verbs.exchange import export_run, import_file
+from agentloupe.verbs.forking import fork_run
+from agentloupe.words.canonical import Json, key_of
+from agentloupe.words.errors import NotFound, RunNotFound, UsageError
+from agentloupe.words.run import Run
+from agentloupe.words.step import Step
 from tests.fork_support import Script, weather_run
 from tests.made import Maker, weather_like
 

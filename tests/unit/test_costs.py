@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentloupe.costs import Prices, PriceTable, Tokens, price_trace, tokens_of, total
-from agentloupe.errors import ConfigError
-from agentloupe.run import Run
-from agentloupe.step import Step, Trace
+from agentloupe.engine.costs import Prices, PriceTable, Tokens, price_trace, tokens_of, total
+from agentloupe.words.errors import ConfigError
+from agentloupe.words.run import Run
+from agentloupe.words.step import Step, Trace
 
 USAGE: dict[str, Any] = {"prompt_tokens": 1000, "completion_tokens": 100}
 OWN = PriceTable({"small": Prices(Decimal("0.000002"), Decimal("0.000008"))})
@@ -216,5 +216,5 @@ def test_sums_are_exact(cents: list[int | None]) -> None:
 
 
 def test_the_library_is_imported_when_a_price_is_wanted_and_not_before() -> None:
-    code = "import agentloupe.costs, sys; raise SystemExit('genai_prices' in sys.modules)"
+    code = "import agentloupe.engine.costs, sys; raise SystemExit('genai_prices' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentloupe import difference as d
-from agentloupe.canonical import Json, digest
-from agentloupe.edits import show_path
+from agentloupe.engine import difference as d
+from agentloupe.engine.edits import show_path
+from agentloupe.words.canonical import Json, digest
 
 TEXT = {"messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "x"}]}
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from agentloupe.errors import ConfigError, ModelRefused, ModelUnreachable, ProviderError
 from agentloupe.providers import endpoint as module
 from agentloupe.providers.endpoint import Endpoint
 from agentloupe.providers.loopback import HttpReply, HttpRequest, error_reply, json_reply, serve
+from agentloupe.words.errors import ConfigError, ModelRefused, ModelUnreachable, ProviderError
 
 ANSWER: dict[str, Any] = {
     "model": "m-2026-01-01",

@@ -13,8 +13,8 @@ import pytest
 
 from agentloupe.demo.calculator import calculate
 from agentloupe.demo.samples import SAMPLES, load_sample, sample_path
-from agentloupe.errors import NotFound
 from agentloupe.providers.scripted import ScriptedServer, sample_rule
+from agentloupe.words.errors import NotFound
 from tests.support import ROOT
 from tests.unit.test_calculator import HOSTILE, RIGHT
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from agentloupe.errors import UsageError
-from agentloupe.expectations import read_expected
+from agentloupe.engine.expectations import read_expected
+from agentloupe.words.errors import UsageError
 from tests.tapes import Program, Step, ask, sequence_of, use
 
 STEPS = (

@@ -11,19 +11,19 @@ from typing import Any
 
 import pytest
 
-from agentloupe import ambient
-from agentloupe.errors import ForkRefused
-from agentloupe.forking import fork, fork_run
-from agentloupe.instrument import agent, tool
-from agentloupe.loop import from_llm_call
-from agentloupe.looping import run_loop
-from agentloupe.overrides import Overrides
-from agentloupe.policy import Allow
-from agentloupe.ports import Store
-from agentloupe.project import load_steps
-from agentloupe.sessions import RecordOpener
+from agentloupe.engine.loop import from_llm_call
+from agentloupe.engine.overrides import Overrides
+from agentloupe.engine.policy import Allow
+from agentloupe.engine.project import load_steps
+from agentloupe.ports import ambient
+from agentloupe.ports.protocols import Store
 from agentloupe.store import open_url
 from agentloupe.store.memory import MemoryStore
+from agentloupe.verbs.forking import fork, fork_run
+from agentloupe.verbs.instrument import agent, tool
+from agentloupe.verbs.looping import run_loop
+from agentloupe.verbs.sessions import RecordOpener
+from agentloupe.words.errors import ForkRefused
 from tests.fork_support import TOOLS, Script, exported, import_runs, weather_run
 from tests.support import SHARED
 
@@ -229,6 +229,6 @@ def test_own_code_runs_a_tool_only_where_all_three_hold(effect: Any, policy: str
 
 
 def _ask(script: list[Any]) -> None:
-    from agentloupe.loop import Loop
+    from agentloupe.engine.loop import Loop
 
     Loop(from_llm_call(Script(*script))).run({"model": "m", "messages": [{"role": "user", "content": "q"}]})

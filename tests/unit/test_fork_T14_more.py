@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 import agentloupe as loupe
-from agentloupe.exchange import import_file
-from agentloupe.forking import fork
-from agentloupe.loop import from_llm_call
-from agentloupe.policy import Allow
-from agentloupe.project import load_steps
-from agentloupe.replaying import replay
-from agentloupe.step import Step
+from agentloupe.engine.loop import from_llm_call
+from agentloupe.engine.policy import Allow
+from agentloupe.engine.project import load_steps
 from agentloupe.store.memory import MemoryStore
+from agentloupe.verbs.exchange import import_file
+from agentloupe.verbs.forking import fork
+from agentloupe.verbs.replaying import replay
+from agentloupe.words.step import Step
 from tests.cases.rec import Rec
 from tests.fork_support import Script, exported, weather_run
 from tests.support import SHARED

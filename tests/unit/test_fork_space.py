@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from agentloupe.canonical import Json
-from agentloupe.deleting import delete_run
-from agentloupe.exchange import export_run
-from agentloupe.forking import fork_run
+from agentloupe.engine.overrides import Overrides
+from agentloupe.engine.project import load_steps
+from agentloupe.engine.verify import verify
 from agentloupe.importers.loupe_file import open_file
-from agentloupe.looping import run_loop
-from agentloupe.overrides import Overrides
-from agentloupe.project import load_steps
 from agentloupe.store.sqlite import SqliteStore
-from agentloupe.verify import verify
+from agentloupe.verbs.deleting import delete_run
+from agentloupe.verbs.exchange import export_run
+from agentloupe.verbs.forking import fork_run
+from agentloupe.verbs.looping import run_loop
+from agentloupe.words.canonical import Json
 
 HISTORY = 200
 

@@ -11,25 +11,25 @@ from typing import Any
 import pytest
 
 import agentloupe as loupe
-from agentloupe import ambient
-from agentloupe.errors import ForkRefused, UsageError
-from agentloupe.forkchild import fork_command
-from agentloupe.forking import fork
-from agentloupe.overrides import MessageEdit, Overrides, ToolEdit, overrides_as_json, overrides_from_json
-from agentloupe.ports import Store
-from agentloupe.project import load_steps
+from agentloupe.engine.overrides import MessageEdit, Overrides, ToolEdit, overrides_as_json, overrides_from_json
+from agentloupe.engine.project import load_steps
+from agentloupe.ports import ambient
+from agentloupe.ports.protocols import Store
 from agentloupe.providers.endpoint import Endpoint
 from agentloupe.providers.scripted import ScriptedServer, ask, say
-from agentloupe.sessions import RecordOpener
 from agentloupe.store import open_url
 from agentloupe.store.memory import MemoryStore
+from agentloupe.verbs.forkchild import fork_command
+from agentloupe.verbs.forking import fork
+from agentloupe.verbs.sessions import RecordOpener
+from agentloupe.words.errors import ForkRefused, UsageError
 from tests.fork_support import SCHEMAS, SYSTEM, TOOLS, shape, weather_run
 
 SCRIPT = """
 import sys
 import agentloupe as loupe
-from agentloupe import ambient
-from agentloupe.call import Call
+from agentloupe.ports import ambient
+from agentloupe.words.call import Call
 
 @loupe.tool(effect="read")
 def look(k):
@@ -79,7 +79,7 @@ def script(tmp_path: Path) -> Path:
 def record_script(store: Store, script: Path, question: str = "hi") -> str:
     import subprocess
 
-    from agentloupe import launch
+    from agentloupe.verbs import launch
 
     spec = launch.write_spec(script.parent / "record.json", "record", {"db": store.url})
     done = subprocess.run(launch.command(spec, ["python", str(script), question]), capture_output=True, check=False)
@@ -123,7 +123,7 @@ def test_arms_limits_and_policies_travel_with_it(store: Store, script: Path):
 
 
 def loupe_allow() -> Any:
-    from agentloupe.policy import Allow
+    from agentloupe.engine.policy import Allow
 
     return Allow("it only looks", read=True)
 

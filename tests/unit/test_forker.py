@@ -12,22 +12,22 @@ from typing import Any
 
 import pytest
 
-from agentloupe import ambient
-from agentloupe.call import Call
-from agentloupe.canonical import Json
-from agentloupe.errors import Corrupt, Damaged, ForkRefused, LimitReached, RunNotFound, UsageError
-from agentloupe.forking import ForkWishes, fork, prepare_fork
-from agentloupe.instrument import agent, tool
-from agentloupe.looping import run_loop
-from agentloupe.overrides import MessageEdit, Overrides
-from agentloupe.policy import Allow, ToolRule
-from agentloupe.ports import Store
-from agentloupe.project import Projector, load_steps
-from agentloupe.reads import check, now, retrieve, state
-from agentloupe.reads import random as draw
-from agentloupe.replaying import replay
-from agentloupe.sessions import RecordOpener
+from agentloupe.engine.overrides import MessageEdit, Overrides
+from agentloupe.engine.policy import Allow, ToolRule
+from agentloupe.engine.project import Projector, load_steps
+from agentloupe.ports import ambient
+from agentloupe.ports.protocols import Store
 from agentloupe.store.memory import MemoryStore
+from agentloupe.verbs.forking import ForkWishes, fork, prepare_fork
+from agentloupe.verbs.instrument import agent, tool
+from agentloupe.verbs.looping import run_loop
+from agentloupe.verbs.reads import check, now, retrieve, state
+from agentloupe.verbs.reads import random as draw
+from agentloupe.verbs.replaying import replay
+from agentloupe.verbs.sessions import RecordOpener
+from agentloupe.words.call import Call
+from agentloupe.words.canonical import Json
+from agentloupe.words.errors import Corrupt, Damaged, ForkRefused, LimitReached, RunNotFound, UsageError
 from tests.fork_support import Script, shape
 
 # ---------------------------------------------------------------- an agent with a small client of its own
@@ -568,7 +568,7 @@ def test_a_model_call_inside_a_tool_is_no_place_for_own_code(store: MemoryStore)
 def test_the_generic_loop_goes_on_from_own_code(store: MemoryStore):
     run_id = record(store, helper, "hi")
     model = Script(("refund", {"order": "o1"}), "ok")
-    from agentloupe.loop import from_llm_call
+    from agentloupe.engine.loop import from_llm_call
 
     done = fork(run_id, from_step=5, store=store, provider=from_llm_call(model))
     new = done.candidates[0]
@@ -664,7 +664,7 @@ def test_only_results_of_tools_can_be_changed(store: MemoryStore, idx: int):
 
 def test_the_generic_loop_changes_the_message_that_carries_the_result(store: MemoryStore):
     run_id = record(store, helper, "hi")
-    from agentloupe.loop import from_llm_call
+    from agentloupe.engine.loop import from_llm_call
 
     model = Script("x")
     done = fork(run_id, from_step=5, store=store, provider=from_llm_call(model), tool_results={4: {"v": "other"}})
@@ -772,7 +772,7 @@ def test_a_run_whose_tools_ran_outside_is_not_run_again(store: MemoryStore):
         fork(run_id, loose, from_step=2, store=store)
     assert refused.value.reason == "control_flow"
     assert "outside" in str(refused.value)
-    from agentloupe.loop import from_llm_call
+    from agentloupe.engine.loop import from_llm_call
 
     done = fork(run_id, from_step=2, store=store, provider=from_llm_call(Script("generic works")))
     assert done.candidates[0].status == "ok"
@@ -789,7 +789,7 @@ def test_a_run_whose_tools_ran_outside_is_not_run_again(store: MemoryStore):
 )
 def test_tools_that_run_at_the_provider(store: MemoryStore, tools: list[Any], live: dict[str, str], refused: bool):
     run_loop(Script("x"), model="m", question="q", tool_schemas=tools, store=store, run_id="r")
-    from agentloupe.loop import from_llm_call
+    from agentloupe.engine.loop import from_llm_call
 
     model = Script("y")
     if refused:
@@ -809,7 +809,7 @@ def test_a_limit_of_cost(store: MemoryStore):
     ).candidates[0]
     assert (store.steps(new.id)[-1].name, len(client.sent)) == ("max_cost", 3)
     run_loop(Script(("look", {"k": "A"}), "x"), OWN, model="m", question="q", store=store, run_id="g")
-    from agentloupe.loop import from_llm_call
+    from agentloupe.engine.loop import from_llm_call
 
     model = Script(*[("look", {"k": "A"})] * 9)
     more: dict[str, Any] = {"price": lambda _: Decimal("0.4"), "max_cost": Decimal(1)}

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from agentloupe import guard
-from agentloupe.guard import KEYS, Leak, placeholder_keys, sealed_off, unshare_command, without_credentials
-from agentloupe.instrument import as_agent
-from agentloupe.isolated import replay_code
-from agentloupe.replaying import replay
+from agentloupe.engine import guard
+from agentloupe.engine.guard import KEYS, Leak, placeholder_keys, sealed_off, unshare_command, without_credentials
+from agentloupe.verbs.instrument import as_agent
+from agentloupe.verbs.isolated import replay_code
+from agentloupe.verbs.replaying import replay
 from tests.support import ROOT
 from tests.tapes import Program, ask, sequence_of, use
 

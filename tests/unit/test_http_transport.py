@@ -13,10 +13,10 @@ import openai
 import pytest
 
 import agentloupe as loupe
-from agentloupe.errors import UsageError
 from agentloupe.providers.http import http_transport
 from agentloupe.providers.loopback import HttpReply, HttpRequest, json_reply, serve
-from agentloupe.replaying import replay
+from agentloupe.verbs.replaying import replay
+from agentloupe.words.errors import UsageError
 
 BODY: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "seed": 4}
 ANSWER = b'{ "model": "m-1", "id" : 1.0,\n "usage": {"prompt_tokens": 3, "completion_tokens": 1}, "choices": [] }'

@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 
 import agentloupe as loupe
-from agentloupe import ambient, codecs
-from agentloupe.errors import RunNotFound, Unrecordable, UsageError
-from agentloupe.instrument import as_agent, declared_tools, entry_of, tool_of
-from agentloupe.ports import Store
-from agentloupe.sessions import RecordOpener
-from agentloupe.step import Step
+from agentloupe.ports import ambient, codecs
+from agentloupe.ports.protocols import Store
 from agentloupe.store import open_url
+from agentloupe.verbs.instrument import as_agent, declared_tools, entry_of, tool_of
+from agentloupe.verbs.sessions import RecordOpener
+from agentloupe.words.errors import RunNotFound, Unrecordable, UsageError
+from agentloupe.words.step import Step
 
 
 @pytest.fixture
@@ -424,7 +424,7 @@ def test_a_block_that_fails_is_a_failed_run(store: Store) -> None:
 
 
 def test_runs_are_found_by_id_beginning_and_place(store: Store) -> None:
-    from agentloupe.api import resolve
+    from agentloupe.verbs.api import resolve
 
     ids: list[str] = []
     for _ in range(3):

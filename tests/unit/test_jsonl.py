@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentloupe.errors import Corrupt, LoupeError, NotFound, Refused, UsageError
-from agentloupe.exchange import ImportReport, export_run, import_file, import_files, load_trace
+from agentloupe.engine.project import Projector
 from agentloupe.importers import detect
 from agentloupe.importers.files import top_keys
-from agentloupe.ports import Store
-from agentloupe.project import Projector
-from agentloupe.step import Trace
+from agentloupe.ports.protocols import Store
 from agentloupe.store import open_url
+from agentloupe.verbs.exchange import ImportReport, export_run, import_file, import_files, load_trace
+from agentloupe.words.errors import Corrupt, LoupeError, NotFound, Refused, UsageError
+from agentloupe.words.step import Trace
 from tests.made import weather_like
 from tests.support import ROOT
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from agentloupe import launch
-from agentloupe.errors import UsageError
-from agentloupe.jsontext import Json, loads
-from agentloupe.ports import Store
+from agentloupe.ports.protocols import Store
 from agentloupe.store import open_url
+from agentloupe.verbs import launch
+from agentloupe.words.errors import UsageError
+from agentloupe.words.jsontext import Json, loads
 
 AGENT = """
 import sys
@@ -123,18 +123,18 @@ def test_exit_codes_are_the_scripts(workdir: Path, code: str, exit_code: int, sa
 
 
 def test_a_missing_script_and_a_broken_spec_are_one_line(workdir: Path) -> None:
-    done = start(workdir, "nowhere.py")
-    assert done.returncode == 1
-    assert "nowhere.py" in done.stderr
+    with pytest.raises(UsageError, match="no such script: nowhere.py"):
+        launch.command(workdir / "spec.json", ["python", "nowhere.py"])
     (workdir / "spec.json").write_text("{", "utf-8")
-    words = [sys.executable, "-m", "agentloupe.launch", "spec.json", "--", "x.py"]
+    words = [sys.executable, "-m", "agentloupe.verbs.launch", "spec.json", "--", "x.py"]
     broken = subprocess.run(words, cwd=workdir, capture_output=True, text=True, check=False)
     assert (broken.returncode, broken.stderr.count("\n")) == (3, 1)
 
 
 def test_commands_as_a_user_types_them(workdir: Path) -> None:
     spec = workdir / "spec.json"
-    head = [sys.executable, "-m", "agentloupe.launch", str(spec), "--"]
+    (workdir / "a.py").touch()
+    head = [sys.executable, "-m", "agentloupe.verbs.launch", str(spec), "--"]
     assert launch.command(spec, ["python", "a.py", "x"]) == [*head, "a.py", "x"]
     assert launch.command(spec, ["a.py", "--flag"]) == [*head, "a.py", "--flag"]
     assert launch.command(spec, ["python3", "-m", "pack.job"]) == [*head, "-m", "pack.job"]

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from agentloupe.errors import LoupeError, ModelRefused, ModelUnreachable, StepNotFound
-from agentloupe.forking import fork_run
-from agentloupe.loop import Asked, Limits, Loop, Model, Spend, Tools, asked_tools, from_llm_call, step_name
-from agentloupe.looping import executor_of, finish, messages_at, run_loop, tool_functions
-from agentloupe.manner import Manner
-from agentloupe.overrides import Overrides
-from agentloupe.ports import Answer
-from agentloupe.replaying import replay
-from agentloupe.run import Run
+from agentloupe.engine.loop import Asked, Limits, Loop, Model, Spend, Tools, asked_tools, from_llm_call, step_name
+from agentloupe.engine.manner import Manner
+from agentloupe.engine.overrides import Overrides
+from agentloupe.ports.protocols import Answer
 from agentloupe.store.memory import MemoryStore
+from agentloupe.verbs.forking import fork_run
+from agentloupe.verbs.looping import executor_of, finish, messages_at, run_loop, tool_functions
+from agentloupe.verbs.replaying import replay
+from agentloupe.words.errors import LoupeError, ModelRefused, ModelUnreachable, StepNotFound
+from agentloupe.words.run import Run
 from tests.fork_support import PLAIN, QUESTION, SCHEMAS, SYSTEM, TOOLS, Script, say, weather_run, weather_script
 
 

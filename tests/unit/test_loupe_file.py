@@ -13,13 +13,13 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentloupe.canonical import digest_bytes
-from agentloupe.errors import Corrupt, Damaged, LoupeError, NotFound, Truncated, UsageError, VersionUnknown
-from agentloupe.event import Head
 from agentloupe.exporters.loupe_file import LoupeFileExporter
 from agentloupe.importers import loupe_file as reader
 from agentloupe.importers.loupe_file import LoupeFileImporter, open_file, read_text
-from agentloupe.recording import Recording
+from agentloupe.ports.recording import Recording
+from agentloupe.words.canonical import digest_bytes
+from agentloupe.words.errors import Corrupt, Damaged, LoupeError, NotFound, Truncated, UsageError, VersionUnknown
+from agentloupe.words.event import Head
 from tests.made import Maker, weather_like
 
 IMPORTER = LoupeFileImporter()

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentloupe.canonical import Json
-from agentloupe.manner import PLAIN, Manner, learn_manner, manner_from_json
+from agentloupe.engine.manner import PLAIN, Manner, learn_manner, manner_from_json
+from agentloupe.words.canonical import Json
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentloupe.ambient import now
-from agentloupe.errors import Corrupt
-from agentloupe.exchange import import_file, load_trace
 from agentloupe.importers.building import RunBuilder, raw_of
 from agentloupe.importers.conversation import add_conversation
+from agentloupe.ports.ambient import now
 from agentloupe.store import open_url
+from agentloupe.verbs.exchange import import_file, load_trace
+from agentloupe.words.errors import Corrupt
 
 
 def call(id: str | None, name: str, arguments: Any = "{}") -> Any:
@@ -37,7 +37,7 @@ def steps_of(messages: list[Any]) -> list[tuple[str, str, Any, Any, Any]]:
     path_free.finish()
     made = path_free.made()
     store = open_url("memory:")
-    from agentloupe.project import Projector
+    from agentloupe.engine.project import Projector
     from agentloupe.store.owners import this_process
 
     writer = store.start("r", Projector, owner=this_process())

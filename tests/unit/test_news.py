@@ -9,10 +9,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentloupe.canonical import canonical
-from agentloupe.news import News, same_value
-from agentloupe.pack import Packer
-from agentloupe.step import Step
+from agentloupe.engine.news import News, same_value
+from agentloupe.ports.pack import Packer
+from agentloupe.words.canonical import canonical
+from agentloupe.words.step import Step
 
 
 class Bodies:

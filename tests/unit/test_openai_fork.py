@@ -10,12 +10,12 @@ import openai
 import pytest
 
 import agentloupe as loupe
-from agentloupe.errors import ForkRefused
-from agentloupe.forking import fork
-from agentloupe.loop import Model
+from agentloupe.engine.loop import Model
 from agentloupe.providers.endpoint import Endpoint
 from agentloupe.providers.loopback import HttpReply, HttpRequest, completion, error_reply, json_reply, serve
-from agentloupe.replaying import replay
+from agentloupe.verbs.forking import fork
+from agentloupe.verbs.replaying import replay
+from agentloupe.words.errors import ForkRefused
 
 KEY = "sk-canary-forks-51"
 

@@ -16,15 +16,15 @@ import pytest
 from openai import AsyncOpenAI, OpenAI
 from openai.types.chat import ChatCompletion
 
-from agentloupe import ambient
-from agentloupe.call import Call
-from agentloupe.canonical import Json
-from agentloupe.errors import ReplayRefused, UsageError
-from agentloupe.ports import Perform, Serve
+from agentloupe.ports import ambient
+from agentloupe.ports.protocols import Perform, Serve
 from agentloupe.providers import openai as wrapping
 from agentloupe.providers import openai_calls
 from agentloupe.providers.loopback import HttpReply, HttpRequest, json_reply, serve
 from agentloupe.providers.openai import wrap
+from agentloupe.words.call import Call
+from agentloupe.words.canonical import Json
+from agentloupe.words.errors import ReplayRefused, UsageError
 from tests.answers import ANSWER, same
 
 # --- the two sides of the boundary ------------------------------------------------------------------------------------

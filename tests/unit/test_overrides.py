@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentloupe.cautions import cautions, read_history
-from agentloupe.edits import ABSENT, Edit, apply_edits, parse_path, same, show_path, value_at
-from agentloupe.errors import UsageError
-from agentloupe.overrides import (
+from agentloupe.engine.cautions import cautions, read_history
+from agentloupe.engine.edits import ABSENT, Edit, apply_edits, parse_path, same, show_path, value_at
+from agentloupe.engine.overrides import (
     MessageEdit,
     Overrides,
     ToolEdit,
@@ -23,6 +22,7 @@ from agentloupe.overrides import (
     overrides_from_json,
     parse_set,
 )
+from agentloupe.words.errors import UsageError
 
 LOOKUP = {"type": "function", "function": {"name": "lookup", "parameters": {"type": "object"}}}
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from agentloupe.run import Owner
 from agentloupe.store import owners
 from agentloupe.store.owners import alive, this_process
+from agentloupe.words.run import Owner
 
 
 def owner_of(pid: int) -> Owner:

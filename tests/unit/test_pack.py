@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from agentloupe.canonical import digest_bytes, dumps
-from agentloupe.pack import APART, Body, Packed, Packer, needs, unpack
+from agentloupe.ports.pack import APART, Body, Packed, Packer, needs, unpack
+from agentloupe.words.canonical import digest_bytes, dumps
 from tests.unit.values import json_values, same
 
 
@@ -384,7 +384,7 @@ def test_a_reference_to_nothing_is_a_missing_body() -> None:
 
 
 def test_a_small_file_cannot_name_an_endless_value(monkeypatch) -> None:
-    monkeypatch.setattr("agentloupe.pack._UNPACK_BYTES", 1_000_000)
+    monkeypatch.setattr("agentloupe.ports.pack._UNPACK_BYTES", 1_000_000)
     texts = ['"%s"' % ("x" * 100)]
     texts += [f'[{{"$ref":"%{i}"}},{{"$ref":"%{i}"}}]' for i in range(9)]
     digest, shelf = foreign(*texts)
@@ -393,14 +393,14 @@ def test_a_small_file_cannot_name_an_endless_value(monkeypatch) -> None:
     for _ in range(8):
         texts = [*texts[:1], *(t.replace("{", "[{", 1).replace("}", "}]", 1) for t in texts[1:])]
     shelf.bodies.clear()
-    monkeypatch.setattr("agentloupe.pack._UNPACK_BYTES", 50_000)
+    monkeypatch.setattr("agentloupe.ports.pack._UNPACK_BYTES", 50_000)
     digest, shelf = foreign(*texts)
     with pytest.raises(ValueError, match="larger than"):
         unpack(digest, shelf.get)
 
 
 def test_circles_end(monkeypatch) -> None:
-    monkeypatch.setattr("agentloupe.pack._UNPACK_BYTES", 100_000)
+    monkeypatch.setattr("agentloupe.ports.pack._UNPACK_BYTES", 100_000)
     name = "a" * 64
     for text in ('[{"$ref":"%s"}]' % name, '{"$list":{"base":"%s","near":[],"parts":[[0,0],[]]}}' % name):  # noqa: UP031
         with pytest.raises(ValueError, match="larger than"):

@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 
-from agentloupe.errors import ForkRefused, UsageError
-from agentloupe.instrument import tool
-from agentloupe.policy import (
+from agentloupe.engine.policy import (
     Allow,
     Policy,
     ToolRule,
@@ -19,6 +17,8 @@ from agentloupe.policy import (
     stated_effect,
     with_live,
 )
+from agentloupe.verbs.instrument import tool
+from agentloupe.words.errors import ForkRefused, UsageError
 
 
 @pytest.mark.parametrize(
@@ -116,8 +116,8 @@ def test_a_person_must_be_there_to_be_asked(policy: Policy):
 
 def test_sandboxes_are_found_among_loaded_modules_only():
     assert find_sandbox(ToolRule("sandbox", sandbox=len), "t") is len
-    assert find_sandbox(ToolRule("sandbox", sandbox="agentloupe.policy:parse_tool"), "t") is parse_tool
-    for name in ("no_such_module_here:f", "agentloupe.policy:nothing", "agentloupe.policy:HOWS", "x"):
+    assert find_sandbox(ToolRule("sandbox", sandbox="agentloupe.engine.policy:parse_tool"), "t") is parse_tool
+    for name in ("no_such_module_here:f", "agentloupe.engine.policy:nothing", "agentloupe.engine.policy:HOWS", "x"):
         with pytest.raises(ForkRefused) as refused:
             find_sandbox(ToolRule("sandbox", sandbox=name), "t")
         assert refused.value.reason == "no_sandbox"
@@ -132,7 +132,7 @@ def test_the_policy_is_recorded_as_data():
     assert policy.as_json() == {
         "tools": {
             "a": {"how": "stub", "value": [1]},
-            "b": {"how": "sandbox", "function": "agentloupe.policy:parse_tool"},
+            "b": {"how": "sandbox", "function": "agentloupe.engine.policy:parse_tool"},
         },
         "allow": {"c": {"reason": "because", "read": False}},
         "on_miss": "abort",

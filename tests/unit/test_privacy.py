@@ -14,10 +14,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from agentloupe import codecs, privacy
-from agentloupe.credentials import cookie_text, field_rule
-from agentloupe.privacy import NO_RULES, Rules, Scrubbed, rules_from, scrub_text
-from agentloupe.scrubber import Scrubber
+from agentloupe.engine import privacy
+from agentloupe.engine.credentials import cookie_text, field_rule
+from agentloupe.engine.privacy import NO_RULES, Rules, Scrubbed, rules_from, scrub_text
+from agentloupe.engine.scrubber import Scrubber
+from agentloupe.ports import codecs
 
 RULES = Rules()
 

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentloupe.ambient import Place
-from agentloupe.event import Draft, Event, Head
-from agentloupe.project import Projector, load_steps, project, response_of, shown_tags
-from agentloupe.run import Counts
-from agentloupe.seal import GENESIS
+from agentloupe.engine.project import Projector, load_steps, project, response_of, shown_tags
+from agentloupe.ports.ambient import Place
 from agentloupe.store.memory import MemoryStore
 from agentloupe.store.sealing import seal_drafts
+from agentloupe.words.event import Draft, Event, Head
+from agentloupe.words.run import Counts
+from agentloupe.words.seal import GENESIS
 from tests.store.make import Author, call, small_run
 
 

@@ -6,8 +6,8 @@ from dataclasses import FrozenInstanceError, dataclass, fields, replace
 
 import pytest
 
-from agentloupe.event import Event
-from agentloupe.quick import maker
+from agentloupe.words.event import Event
+from agentloupe.words.quick import maker
 
 
 @dataclass(frozen=True, slots=True)

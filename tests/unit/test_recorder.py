@@ -11,18 +11,18 @@ from typing import Any
 import pytest
 
 import agentloupe as loupe
-from agentloupe import ambient, codecs
-from agentloupe.call import Call
-from agentloupe.errors import EffectRefused, StoreError, StoreFull, Unrecordable
-from agentloupe.event import Draft, Head
-from agentloupe.pack import Body
-from agentloupe.ports import Durability, RunWriter, Store
-from agentloupe.project import Projector
-from agentloupe.recorder import Recorder, idempotency_key
-from agentloupe.run import Owner, Run
-from agentloupe.sessions import RecordOpener
-from agentloupe.settings import Settings
+from agentloupe.engine.project import Projector
+from agentloupe.engine.recorder import Recorder, idempotency_key
+from agentloupe.ports import ambient, codecs
+from agentloupe.ports.pack import Body
+from agentloupe.ports.protocols import Durability, RunWriter, Store
+from agentloupe.ports.settings import Settings
 from agentloupe.store import open_url
+from agentloupe.verbs.sessions import RecordOpener
+from agentloupe.words.call import Call
+from agentloupe.words.errors import EffectRefused, StoreError, StoreFull, Unrecordable
+from agentloupe.words.event import Draft, Head
+from agentloupe.words.run import Owner, Run
 
 ran: list[str] = []
 
@@ -166,8 +166,8 @@ def test_a_failure_is_said_once_and_the_run_is_lossy(caplog: pytest.LogCaptureFi
 
 
 def test_what_is_stored_is_a_whole_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentloupe.book._HELD_ENTRIES", 2)
-    monkeypatch.setattr("agentloupe.book._RETRY_MS", 0.0)
+    monkeypatch.setattr("agentloupe.engine.book._HELD_ENTRIES", 2)
+    monkeypatch.setattr("agentloupe.engine.book._RETRY_MS", 0.0)
     store = Faulty(4, 3)
     record(store)
     run = run_of(store)
@@ -189,7 +189,7 @@ def test_a_write_is_refused_without_its_intent_and_runs_by_setting() -> None:
 
 
 def test_a_refused_write_is_on_the_record_when_the_store_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentloupe.book._RETRY_MS", 0.0)
+    monkeypatch.setattr("agentloupe.engine.book._RETRY_MS", 0.0)
     store = Faulty(10_000)
     opener = RecordOpener(store, settings=Settings(root=Path.cwd(), db="unused"))  # type: ignore[arg-type]
     with ambient.opening_with(opener), loupe.recording("r"):
@@ -228,16 +228,16 @@ def test_settings_that_cannot_be_read_do_not_stop_the_agent(workdir: Path, caplo
 @pytest.mark.parametrize(
     "place",
     [
-        "agentloupe.recorder.key_of",
-        "agentloupe.recorder.scrub",
-        "agentloupe.scribe.Scribe.opened",
-        "agentloupe.scribe.Scribe.closed",
-        "agentloupe.scribe.Scribe.started",
-        "agentloupe.scribe.Scribe.finished",
-        "agentloupe.codecs.encode",
-        "agentloupe.snapshot.take",
-        "agentloupe.toolwatch.ToolWatch.requested",
-        "agentloupe.toolwatch.ToolWatch.answered",
+        "agentloupe.engine.recorder.key_of",
+        "agentloupe.engine.recorder.scrub",
+        "agentloupe.ports.scribe.Scribe.opened",
+        "agentloupe.ports.scribe.Scribe.closed",
+        "agentloupe.ports.scribe.Scribe.started",
+        "agentloupe.ports.scribe.Scribe.finished",
+        "agentloupe.ports.codecs.encode",
+        "agentloupe.verbs.snapshot.take",
+        "agentloupe.engine.toolwatch.ToolWatch.requested",
+        "agentloupe.engine.toolwatch.ToolWatch.answered",
     ],
 )
 def test_a_fault_of_our_own_is_not_the_agents(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -248,8 +248,10 @@ def test_a_fault_of_our_own_is_not_the_agents(place: str, monkeypatch: pytest.Mo
     def bug(*_: Any, **__: Any) -> Any:
         raise AssertionError("a bug")
 
-    if place == "agentloupe.codecs.encode":  # there it is the user's call that asks: only results are encoded wrongly
-        place = "agentloupe.instrument.encode"
+    if (
+        place == "agentloupe.ports.codecs.encode"
+    ):  # there it is the user's call that asks: only results are encoded wrongly
+        place = "agentloupe.verbs.instrument.encode"
     opener = RecordOpener(store, settings=Settings(root=Path.cwd(), db="unused", write_without_store="allow"))
     with ambient.opening_with(opener), monkeypatch.context() as patch:
         patch.setattr(place, bug)
@@ -461,7 +463,7 @@ def test_a_secret_counts_in_keys_as_its_rules_name_only() -> None:
 
 
 def test_the_rules_of_a_run_are_stored() -> None:
-    from agentloupe.privacy import Rules, rules_from
+    from agentloupe.engine.privacy import Rules, rules_from
 
     store = open_url("memory:")
     record(store, secret_fields=("pin",))

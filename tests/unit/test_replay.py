@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 
 import agentloupe as loupe
-from agentloupe import ambient
-from agentloupe.errors import NotFound, ReplayMismatch, ReplayRefused, RunNotFound, UsageError
-from agentloupe.event import Draft
-from agentloupe.jsontext import dumps, loads
-from agentloupe.recording import Recording
-from agentloupe.replayer import Reached
-from agentloupe.replaying import replay
-from agentloupe.report import report_from_json
+from agentloupe.engine.replayer import Reached
+from agentloupe.engine.report import report_from_json
+from agentloupe.ports import ambient
+from agentloupe.ports.recording import Recording
 from agentloupe.store import open_url
 from agentloupe.store.memory import MemoryStore
+from agentloupe.verbs.replaying import replay
+from agentloupe.words.errors import NotFound, ReplayMismatch, ReplayRefused, RunNotFound, UsageError
+from agentloupe.words.event import Draft
+from agentloupe.words.jsontext import dumps, loads
 from tests.made import Maker
 from tests.tapes import Program, Step, ask, edited, record_in, sequence_of, use
 
@@ -255,8 +255,8 @@ def test_an_agent_left_out_on_purpose_takes_its_inner_calls_with_it() -> None:
 
 
 def test_arguments_and_the_agents_name_are_compared_when_a_program_starts_it_itself() -> None:
-    from agentloupe.replaying import Wishes, open_tape, run_replayed
-    from agentloupe.tape import Tape
+    from agentloupe.engine.tape import Tape
+    from agentloupe.verbs.replaying import Wishes, open_tape, run_replayed
 
     recording = _lead()
     tape = open_tape(recording)
@@ -279,8 +279,8 @@ def test_arguments_and_the_agents_name_are_compared_when_a_program_starts_it_its
 
 
 def test_a_second_run_of_the_same_program_is_stopped_and_does_not_count() -> None:
-    from agentloupe.replaying import Wishes, open_tape, run_replayed
-    from agentloupe.tape import Tape
+    from agentloupe.engine.tape import Tape
+    from agentloupe.verbs.replaying import Wishes, open_tape, run_replayed
 
     tape = open_tape(_lead())
     assert isinstance(tape, Tape)
@@ -433,8 +433,8 @@ def test_record_inside_of_a_replay_is_that_replay() -> None:
         done = loupe.record(lead, "a", "b")
         SEEN["run_id"] = done.run_id
 
-    from agentloupe.replaying import Wishes, open_tape, run_replayed
-    from agentloupe.tape import Tape
+    from agentloupe.engine.tape import Tape
+    from agentloupe.verbs.replaying import Wishes, open_tape, run_replayed
 
     tape = open_tape(recording)
     assert isinstance(tape, Tape)
@@ -492,7 +492,7 @@ def test_a_debugger_opens_in_the_frame_of_the_failed_call(
 ) -> None:
     from io import StringIO
 
-    from agentloupe.replaying import debug_here
+    from agentloupe.verbs.replaying import debug_here
 
     @loupe.tool(effect="read")
     def pay(order: int) -> None:
@@ -599,7 +599,7 @@ def test_nothing_is_written_by_a_replay(workdir: Path) -> None:
 
 
 def _model(messages: list[Any]) -> Any:
-    from agentloupe.call import Call
+    from agentloupe.words.call import Call
 
     def answer(body: Any) -> Any:
         REAL.append("model")
@@ -621,7 +621,7 @@ def talker(question: str, rounds: int) -> str:
 
 
 def test_a_fork_of_own_code_is_replayed_with_its_recorded_overrides() -> None:
-    from agentloupe.forking import fork
+    from agentloupe.verbs.forking import fork
 
     store = MemoryStore()
     parent = record_in(store, talker, "hi", 3)

@@ -16,7 +16,7 @@ import pytest
 
 import agentloupe as loupe
 from agentloupe.providers.loopback import HttpReply, HttpRequest, json_reply, serve
-from agentloupe.replaying import replay
+from agentloupe.verbs.replaying import replay
 
 KEY = "sk-canary-9fQ2xLr7Tz0aVbNcMeKd"
 COOKIE = "session-canary-77aa"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from agentloupe.canonical import Json
-from agentloupe.replaying import replay
 from agentloupe.store.memory import MemoryStore
+from agentloupe.verbs.replaying import replay
+from agentloupe.words.canonical import Json
 from tests.tapes import Program, ask, record_in, use
 
 STEPS = (ask("hello"), use("lookup", {"n": 1}, id=4), ask("bye"))

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from agentloupe.errors import ReplayRefused
-from agentloupe.event import Draft
-from agentloupe.report import ReplayReport
+from agentloupe.engine.report import ReplayReport
+from agentloupe.words.errors import ReplayRefused
+from agentloupe.words.event import Draft
 from tests.tapes import Program, Step, ask, edited, sequence_of, tampered, use, with_body, with_value, without
 
 STEPS = (
@@ -209,7 +209,7 @@ def test_a_deleted_body_is_named(program: Program) -> None:
 
 
 def test_without_code_it_is_refused_with_the_command(program: Program) -> None:
-    from agentloupe.replaying import replay
+    from agentloupe.verbs.replaying import replay
 
     with pytest.raises(ReplayRefused, match="agentloupe replay") as refused:
         replay(program.recorded())

@@ -9,10 +9,10 @@ from types import FrameType
 
 import pytest
 
-from agentloupe.instrument import as_agent
-from agentloupe.recording import Recording
-from agentloupe.replaying import Wishes, open_tape, run_replayed
-from agentloupe.tape import Tape
+from agentloupe.engine.tape import Tape
+from agentloupe.ports.recording import Recording
+from agentloupe.verbs.instrument import as_agent
+from agentloupe.verbs.replaying import Wishes, open_tape, run_replayed
 from tests.tapes import Program, Step, use
 
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from agentloupe import ambient
-from agentloupe.errors import ReplayMismatch
-from agentloupe.instrument import as_agent
-from agentloupe.replayer import REFUSALS
-from agentloupe.replaying import Wishes, open_tape, replay, run_replayed
-from agentloupe.tape import Tape
+from agentloupe.engine.replayer import REFUSALS
+from agentloupe.engine.tape import Tape
+from agentloupe.ports import ambient
+from agentloupe.verbs.instrument import as_agent
+from agentloupe.verbs.replaying import Wishes, open_tape, replay, run_replayed
+from agentloupe.words.errors import ReplayMismatch
 from tests.tapes import Program, ask, use
 
 STEPS = (ask("hello"), use("notify", "sent", to="ops"), ask("bye"))

@@ -6,11 +6,11 @@ from dataclasses import fields, replace
 
 import pytest
 
-from agentloupe.call import NO_ATTRS
-from agentloupe.errors import LoupeError
-from agentloupe.event import Draft
-from agentloupe.recording import Recording
-from agentloupe.report import ReplayReport
+from agentloupe.engine.report import ReplayReport
+from agentloupe.ports.recording import Recording
+from agentloupe.words.call import NO_ATTRS
+from agentloupe.words.errors import LoupeError
+from agentloupe.words.event import Draft
 from tests.tapes import Program, Step, ask, edited, use
 
 STEPS = (

@@ -8,10 +8,10 @@ from typing import Any
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from agentloupe.canonical import Json, dumps
-from agentloupe.errors import LoupeError
-from agentloupe.event import Draft, Event
-from agentloupe.recording import Recording
+from agentloupe.ports.recording import Recording
+from agentloupe.words.canonical import Json, dumps
+from agentloupe.words.errors import LoupeError
+from agentloupe.words.event import Draft, Event
 from tests.tapes import Program, Step, edited, with_body, with_value
 
 NAMES = ("get", "put", "find")

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentloupe.canonical import canonical
-from agentloupe.seal import GENESIS, check_chain, link
+from agentloupe.words.canonical import canonical
+from agentloupe.words.seal import GENESIS, check_chain, link
 from tests.unit.values import json_values
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from agentloupe.errors import ConfigError
-from agentloupe.settings import find_root, load, model_settings, read_dotenv
+from agentloupe.ports.settings import find_root, load, model_settings, read_dotenv
+from agentloupe.words.errors import ConfigError
 
 
 def write(path: Path, text: str) -> Path:

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 import agentloupe as loupe
-from agentloupe import snapshot
-from agentloupe.ports import Opening
+from agentloupe.ports.protocols import Opening
 from agentloupe.store import open_url
+from agentloupe.verbs import snapshot
 
 OPENING = Opening(agent="a", entry="m:a", source_digest="d" * 64)
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from agentloupe.ambient import Place
-from agentloupe.call import Call, Outcome
-from agentloupe.canonical import key_of
-from agentloupe.errors import Corrupt, Truncated
-from agentloupe.event import Draft
-from agentloupe.recording import Recording
-from agentloupe.tape import read_tape
+from agentloupe.engine.tape import read_tape
+from agentloupe.ports.ambient import Place
+from agentloupe.ports.recording import Recording
+from agentloupe.words.call import Call, Outcome
+from agentloupe.words.canonical import key_of
+from agentloupe.words.errors import Corrupt, Truncated
+from agentloupe.words.event import Draft
 from tests.made import START, Maker
 from tests.tapes import Edit, edited
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from agentloupe.errors import Corrupt
-from agentloupe.exchange import export_run, import_file, load_trace
 from agentloupe.store import open_url
+from agentloupe.verbs.exchange import export_run, import_file, load_trace
+from agentloupe.words.errors import Corrupt
 
 
 @pytest.fixture(scope="module")

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from agentloupe.compare import Comparison
-from agentloupe.comparing import compare
-from agentloupe.errors import ForkRefused
-from agentloupe.exchange import import_file, load_trace
-from agentloupe.forking import fork_run
-from agentloupe.overrides import Overrides
-from agentloupe.ports import Store
-from agentloupe.step import Step
+from agentloupe.engine.compare import Comparison
+from agentloupe.engine.overrides import Overrides
+from agentloupe.ports.protocols import Store
 from agentloupe.store import open_url
+from agentloupe.verbs.comparing import compare
+from agentloupe.verbs.exchange import import_file, load_trace
+from agentloupe.verbs.forking import fork_run
+from agentloupe.words.errors import ForkRefused
+from agentloupe.words.step import Step
 from tests.fork_support import Script
 
 UNHEARD = ("teleport", {"to": "the moon"})

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from agentloupe.forking import fork_run
-from agentloupe.overrides import Overrides
-from agentloupe.project import load_steps
+from agentloupe.engine.overrides import Overrides
+from agentloupe.engine.project import load_steps
 from agentloupe.store.memory import MemoryStore
+from agentloupe.verbs.forking import fork_run
 from tests.fork_support import PLAIN, SYSTEM, TOOLS, Script, shape, weather_run
 
 BOTH = [("calculate", {"expression": "17.7 - 11.9"}), ("calculate", {"expression": "(17.7 - 11.9) * 9 / 5"})]

@@ -25,16 +25,16 @@ from typing import Any
 import pytest
 
 import agentloupe as loupe
-from agentloupe import codecs
-from agentloupe.errors import Damaged, ReplayRefused
-from agentloupe.event import Draft
-from agentloupe.isolated import replay_code
-from agentloupe.project import Projector, project
-from agentloupe.recording import Recording
-from agentloupe.replaying import replay
-from agentloupe.report import ReplayReport
+from agentloupe.engine.project import Projector, project
+from agentloupe.engine.report import ReplayReport
+from agentloupe.engine.verify import verify
+from agentloupe.ports import codecs
+from agentloupe.ports.recording import Recording
 from agentloupe.store.memory import MemoryStore
-from agentloupe.verify import verify
+from agentloupe.verbs.isolated import replay_code
+from agentloupe.verbs.replaying import replay
+from agentloupe.words.errors import Damaged, ReplayRefused
+from agentloupe.words.event import Draft
 from tests.tapes import edited, record_in, sequence_of, with_body, without
 
 
@@ -76,8 +76,8 @@ class Shut(Desk):
 
 def ticket_agent(desk: Desk, *, to: str = "ops", early: bool = False, again: bool = False) -> Callable[[str], Any]:
     """A resolved ticket completes without notice; not high, or sending off, waits for a person; else one notification."""
-    from agentloupe import ambient
-    from agentloupe.call import Call
+    from agentloupe.ports import ambient
+    from agentloupe.words.call import Call
 
     @loupe.tool(effect="read", name="ticket.read")
     def read(id: str) -> dict[str, Any]:
@@ -192,8 +192,8 @@ def test_a_changed_argument_fails_at_the_first_boundary_with_the_input_digest(re
 
 
 def test_a_changed_agent_argument_fails_at_the_start(recording: Recording) -> None:
-    from agentloupe.replaying import Wishes, open_tape, run_replayed
-    from agentloupe.tape import Tape
+    from agentloupe.engine.tape import Tape
+    from agentloupe.verbs.replaying import Wishes, open_tape, run_replayed
 
     tape = open_tape(recording)
     assert isinstance(tape, Tape)
@@ -289,7 +289,7 @@ def test_a_reader_of_digests_only_sees_the_flow_but_no_text(recording: Recording
 def test_erased_bodies_are_a_limited_replay_and_no_internal_error() -> None:
     store = MemoryStore()
     run_id = record_in(store, ticket_agent(Desk(HIGH)), "T-4").run_id
-    from agentloupe.ambient import new_event_id, now
+    from agentloupe.ports.ambient import new_event_id, now
 
     store.erase(run_id, [Draft(type="run.erased", event_id=new_event_id(), recorded_at=now())])
     erased = store.recording(run_id)

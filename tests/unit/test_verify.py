@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentloupe.canonical import canonical, digest_bytes
-from agentloupe.errors import Corrupt
-from agentloupe.event import Event, Head
-from agentloupe.recording import GetBodies, Recording
-from agentloupe.seal import link, sealed_form
+from agentloupe.engine.verify import verify
+from agentloupe.ports.recording import GetBodies, Recording
 from agentloupe.store.memory import MemoryStore
 from agentloupe.store.sqlite import SqliteStore
-from agentloupe.verify import verify
+from agentloupe.words.canonical import canonical, digest_bytes
+from agentloupe.words.errors import Corrupt
+from agentloupe.words.event import Event, Head
+from agentloupe.words.seal import link, sealed_form
 from tests.store.make import Author, small_run
 
 

@@ -21,7 +21,7 @@ from typer._click.exceptions import (
 )
 
 from agentloupe.cli.output import Output, fail, harmless
-from agentloupe.errors import LoupeError, ReplayMismatch
+from agentloupe.words.errors import LoupeError, ReplayMismatch
 
 __all__ = ["VERBS", "run"]
 

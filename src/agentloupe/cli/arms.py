@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from agentloupe.cli.output import Output, harmless, short
 from agentloupe.cli.views import cost_text, counts_text, run_json, status_style, tokens_text
-from agentloupe.compare import Comparison, Side, compare_runs
-from agentloupe.comparing import side_of
-from agentloupe.ports import Store
-from agentloupe.pricing import price_table
-from agentloupe.run import Counts, Run
+from agentloupe.engine.compare import Comparison, Side, compare_runs
+from agentloupe.ports.protocols import Store
+from agentloupe.verbs.comparing import side_of
+from agentloupe.verbs.pricing import price_table
+from agentloupe.words.run import Counts, Run
 
 if TYPE_CHECKING:
-    from agentloupe.forking import ForkResult
+    from agentloupe.verbs.forking import ForkResult
 
 __all__ = ["arms_table", "not_even_begun", "road_of", "say_road", "show_forks", "without_class"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 
 from agentloupe.cli.output import harmless, pretty
-from agentloupe.errors import CassetteMiss
-from agentloupe.jsontext import Json, loads
-from agentloupe.policy import Question
+from agentloupe.engine.policy import Question
+from agentloupe.words.errors import CassetteMiss
+from agentloupe.words.jsontext import Json, loads
 
 __all__ = ["ask"]
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from agentloupe.ports import Store
+from agentloupe.ports.protocols import Store
 
 __all__ = ["AsJson", "Database", "Debug", "RunRef", "opened"]
 
@@ -36,7 +36,7 @@ def opened(db: str | None, *, create: bool = False) -> Generator[Store]:
     Raises:
         StoreError: there is none (reason `absent`), or it cannot be opened.
     """
-    from agentloupe.settings import load
+    from agentloupe.ports.settings import load
     from agentloupe.store.opening import open_url
 
     store = open_url(load().db if db is None else db, create=create)

@@ -11,11 +11,11 @@ import typer
 from agentloupe.cli.common import AsJson, Database, Debug, opened
 from agentloupe.cli.output import Output, harmless, number_of, short
 from agentloupe.cli.views import cost_text, counts_text, seconds_text, status_style, tokens_text
-from agentloupe.compare import SPELLING, Comparison, Row, Summary
-from agentloupe.compare import Path as Road
+from agentloupe.engine.compare import SPELLING, Comparison, Row, Summary
+from agentloupe.engine.compare import Path as Road
 
 if TYPE_CHECKING:
-    from agentloupe.step import Step
+    from agentloupe.words.step import Step
 
 _MARKS = {
     "same": ("=", "dim"),
@@ -54,8 +54,8 @@ def command(
 
     Example: agentloupe compare last~1 last
     """
-    from agentloupe.comparing import compare
-    from agentloupe.pricing import price_table
+    from agentloupe.verbs.comparing import compare
+    from agentloupe.verbs.pricing import price_table
 
     out = Output(as_json)
     with _store(db, runs) as store:
@@ -194,8 +194,8 @@ def _cell(step: Step | None) -> str:
 
 
 def _say_row(out: Output, found: Comparison, number: int, store: Any) -> None:
-    from agentloupe.comparing import detail
-    from agentloupe.errors import StepNotFound
+    from agentloupe.verbs.comparing import detail
+    from agentloupe.words.errors import StepNotFound
 
     if not 0 <= number < len(found.rows):
         raise StepNotFound(f"the comparison has no row {number}", hint=f"rows are 0 to {len(found.rows) - 1}")

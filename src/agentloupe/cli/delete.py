@@ -8,7 +8,7 @@ import typer
 
 from agentloupe.cli.common import AsJson, Database, Debug, RunRef, opened
 from agentloupe.cli.output import Output, number_of
-from agentloupe.errors import Refused
+from agentloupe.words.errors import Refused
 
 
 def command(
@@ -22,9 +22,9 @@ def command(
 
     Bodies that forks of it share are kept for them. Example: agentloupe delete weather-261129-k3v9qa
     """
-    from agentloupe.api import resolve
-    from agentloupe.deleting import delete_run
-    from agentloupe.run import RunFilter
+    from agentloupe.verbs.api import resolve
+    from agentloupe.verbs.deleting import delete_run
+    from agentloupe.words.run import RunFilter
 
     out = Output(as_json)
     with opened(db) as store:

@@ -10,20 +10,20 @@ from typing import Annotated, Literal, TypeVar
 
 import typer
 
-from agentloupe.ambient import monotonic_ms
 from agentloupe.cli.arms import arms_table, road_of, say_road
 from agentloupe.cli.common import AsJson, Database, Debug
 from agentloupe.cli.output import Output, harmless
 from agentloupe.cli.show import show_tree
 from agentloupe.cli.views import counts_text, run_json
-from agentloupe.compare import Side, compare_runs
-from agentloupe.comparing import side_of
 from agentloupe.demo.models import DemoModel, chosen_model
 from agentloupe.demo.story import ATTEMPTS, Experiment, Story, shown_path
 from agentloupe.demo.watch import watching
-from agentloupe.pricing import price_table
-from agentloupe.project import load_steps
-from agentloupe.run import Run
+from agentloupe.engine.compare import Side, compare_runs
+from agentloupe.engine.project import load_steps
+from agentloupe.ports.ambient import monotonic_ms
+from agentloupe.verbs.comparing import side_of
+from agentloupe.verbs.pricing import price_table
+from agentloupe.words.run import Run
 
 T = TypeVar("T")
 
@@ -44,7 +44,7 @@ def command(
 
     Example: agentloupe demo --model scripted
     """
-    from agentloupe.settings import load
+    from agentloupe.ports.settings import load
     from agentloupe.store.opening import open_url
 
     began = monotonic_ms()

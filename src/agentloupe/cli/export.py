@@ -9,7 +9,7 @@ import typer
 
 from agentloupe.cli.common import AsJson, Database, Debug, RunRef, opened
 from agentloupe.cli.output import Output, bytes_text
-from agentloupe.errors import Refused
+from agentloupe.words.errors import Refused
 
 
 def command(
@@ -34,9 +34,9 @@ def command(
 
     Example: agentloupe export last -o incident.loupe
     """
-    from agentloupe.api import resolve
-    from agentloupe.exchange import export_run
-    from agentloupe.pricing import price_table
+    from agentloupe.verbs.api import resolve
+    from agentloupe.verbs.exchange import export_run
+    from agentloupe.verbs.pricing import price_table
 
     with opened(db) as store:
         run_id = resolve(store, run)

@@ -16,14 +16,14 @@ from agentloupe.cli import forkoptions as options
 from agentloupe.cli.asking import ask
 from agentloupe.cli.common import AsJson, Database, Debug, RunRef, opened
 from agentloupe.cli.output import Output, fail
-from agentloupe.errors import UsageError
-from agentloupe.jsontext import Json, loads
+from agentloupe.words.errors import UsageError
+from agentloupe.words.jsontext import Json, loads
 
 if TYPE_CHECKING:
-    from agentloupe.forkfamily import ForkResult, ForkWishes
-    from agentloupe.overrides import Overrides
-    from agentloupe.policy import Allow
-    from agentloupe.ports import Store
+    from agentloupe.engine.overrides import Overrides
+    from agentloupe.engine.policy import Allow
+    from agentloupe.ports.protocols import Store
+    from agentloupe.verbs.forkfamily import ForkResult, ForkWishes
 
 
 def command(
@@ -88,14 +88,14 @@ def _forked(
     store: Store, run: str, at: int | Literal["start"], wishes: ForkWishes, code: str | None, script: list[str] | None
 ) -> ForkResult:
     if script:
-        from agentloupe.forkchild import fork_command
+        from agentloupe.verbs.forkchild import fork_command
 
         return fork_command(run, script, from_step=at, store=store, wishes=wishes)
-    from agentloupe.forking import fork
+    from agentloupe.verbs.forking import fork
 
     if code is None:
         return fork(run, None, from_step=at, store=store, wishes=wishes)
-    from agentloupe.launch import wrapping_clients
+    from agentloupe.verbs.launch import wrapping_clients
 
     with wrapping_clients():
         return fork(run, code, from_step=at, store=store, wishes=wishes)
@@ -114,9 +114,9 @@ def _from(start: str) -> int | Literal["start"]:
 
 def _wishes(given: Mapping[str, Any]) -> ForkWishes:
     """The options as the verb takes them."""
-    from agentloupe.forkfamily import ForkWishes
-    from agentloupe.loop import Limits
-    from agentloupe.policy import parse_tool
+    from agentloupe.engine.loop import Limits
+    from agentloupe.engine.policy import parse_tool
+    from agentloupe.verbs.forkfamily import ForkWishes
 
     limits = Limits(max_steps=given["max_steps"], max_cost=_amount(given["max_cost"]), max_seconds=given["max_seconds"])
     as_they_are = ("on_miss", "repeat", "control", "engine", "require_faithful", "code_changed")
@@ -133,7 +133,7 @@ def _wishes(given: Mapping[str, Any]) -> ForkWishes:
 
 
 def _overrides(given: Mapping[str, Any]) -> Overrides:
-    from agentloupe.overrides import NO_OVERRIDES, parse_set
+    from agentloupe.engine.overrides import NO_OVERRIDES, parse_set
 
     chosen = NO_OVERRIDES if given["overrides"] is None else _from_file(given["overrides"])
     names = ("model", "temperature", "top_p", "seed", "max_tokens")
@@ -148,7 +148,7 @@ def _overrides(given: Mapping[str, Any]) -> Overrides:
 
 
 def _from_file(file: Path) -> Overrides:
-    from agentloupe.overrides import overrides_from_json
+    from agentloupe.engine.overrides import overrides_from_json
 
     try:
         value = loads(file.read_bytes())
@@ -171,8 +171,8 @@ def _text(given: str) -> str:
 
 def _allowed(live: list[str] | None, reason: list[str] | None) -> Mapping[str, Allow]:
     """The allowlist entries of the tools named live: reasons of the command line, else those of the configuration."""
-    from agentloupe.policy import parse_live
-    from agentloupe.settings import load
+    from agentloupe.engine.policy import parse_live
+    from agentloupe.ports.settings import load
 
     if reason or not live:
         return parse_live(live or (), reason or ())
@@ -216,7 +216,7 @@ def _price() -> Callable[[Mapping[str, Json]], Decimal | None]:
     """Cost of a call from its facts. The price table is loaded when the first call has ended."""
 
     def price(facts: Mapping[str, Json]) -> Decimal | None:
-        from agentloupe.pricing import price_table
+        from agentloupe.verbs.pricing import price_table
 
         model, provider = facts.get("model"), facts.get("provider")
         return price_table().cost(

@@ -9,7 +9,7 @@ import typer
 
 from agentloupe.cli.common import AsJson, Database, Debug, opened
 from agentloupe.cli.output import Output, number_of
-from agentloupe.errors import Damaged
+from agentloupe.words.errors import Damaged
 
 
 def command(
@@ -26,7 +26,7 @@ def command(
     What cannot be read is listed and never lost silently; importing a file twice changes nothing.
     Example: agentloupe import incident.loupe
     """
-    from agentloupe.exchange import import_files
+    from agentloupe.verbs.exchange import import_files
 
     out = Output(as_json)
     with opened(db, create=True) as store:

@@ -9,10 +9,10 @@ import typer
 from agentloupe.cli.common import AsJson, Database, Debug, opened
 from agentloupe.cli.output import Output, harmless
 from agentloupe.cli.views import cost_text, counts_text, run_json, status_style, tokens_text
-from agentloupe.errors import StoreError, UsageError
 from agentloupe.importers.times import moment
-from agentloupe.pricing import priced_run
-from agentloupe.run import STATUSES, Run, RunFilter
+from agentloupe.verbs.pricing import priced_run
+from agentloupe.words.errors import StoreError, UsageError
+from agentloupe.words.run import STATUSES, Run, RunFilter
 
 _MICROSECOND = len("2026-03-29T02:30:00.000000")
 

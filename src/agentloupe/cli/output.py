@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from agentloupe.canonical import Json, dumps
+from agentloupe.words.canonical import Json, dumps
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

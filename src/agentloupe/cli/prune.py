@@ -8,11 +8,11 @@ from typing import Annotated
 
 import typer
 
-from agentloupe.ambient import now
 from agentloupe.cli.common import AsJson, Database, Debug, opened
 from agentloupe.cli.output import Output, number_of
-from agentloupe.errors import LoupeError, Refused, UsageError
-from agentloupe.run import Run, RunFilter
+from agentloupe.ports.ambient import now
+from agentloupe.words.errors import LoupeError, Refused, UsageError
+from agentloupe.words.run import Run, RunFilter
 
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
@@ -33,7 +33,7 @@ def command(
 
     Example: agentloupe prune --older-than 30d --dry-run
     """
-    from agentloupe.deleting import delete_run
+    from agentloupe.verbs.deleting import delete_run
 
     before = _before(older_than)
     out = Output(as_json)

@@ -8,7 +8,7 @@ import typer
 
 from agentloupe.cli.common import AsJson, Database, Debug, opened
 from agentloupe.cli.output import Output, number_of
-from agentloupe.run import RunFilter
+from agentloupe.words.run import RunFilter
 
 
 def command(
@@ -23,8 +23,8 @@ def command(
 
     What lists show is computed from events and can be dropped at any time. Example: agentloupe rebuild
     """
-    from agentloupe.api import resolve
-    from agentloupe.project import Projector
+    from agentloupe.engine.project import Projector
+    from agentloupe.verbs.api import resolve
 
     out = Output(as_json)
     differed: dict[str, list[str]] = {}

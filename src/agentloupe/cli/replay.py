@@ -10,8 +10,8 @@ import typer
 
 from agentloupe.cli.common import AsJson, Database, Debug, opened
 from agentloupe.cli.output import Output
-from agentloupe.errors import UsageError
-from agentloupe.report import LEVELS
+from agentloupe.engine.report import LEVELS
+from agentloupe.words.errors import UsageError
 
 _VERDICT_STYLES = {0: "green", 1: "red", 2: "magenta", 3: "yellow"}
 
@@ -52,8 +52,8 @@ def command(
     Exit code 0 pass, 1 first divergence, 2 damaged recording, 3 could not run.
     Examples: agentloupe replay last -- python my_agent.py "a question"; agentloupe replay last --code my_app.agents:support
     """
-    from agentloupe.isolated import replay_code, replay_command
-    from agentloupe.replaying import names_file
+    from agentloupe.verbs.isolated import replay_code, replay_command
+    from agentloupe.verbs.replaying import names_file
 
     if level not in LEVELS:
         raise UsageError(f"--level {level}: no such level", hint=f"one of {', '.join(LEVELS)}")

@@ -9,10 +9,10 @@ from typing import Annotated
 
 import typer
 
-from agentloupe.children import run_child
 from agentloupe.cli.common import Database, Debug
-from agentloupe.errors import UsageError
-from agentloupe.jsontext import Json
+from agentloupe.verbs.children import run_child
+from agentloupe.words.errors import UsageError
+from agentloupe.words.jsontext import Json
 
 
 def command(
@@ -32,7 +32,7 @@ def command(
 
     A script that opens no run of its own is recorded as one. Example: agentloupe run --name nightly -- python my_agent.py "a question"
     """
-    from agentloupe import launch
+    from agentloupe.verbs import launch
 
     if not script:
         raise UsageError("run needs a command", hint="for instance: agentloupe run -- python my_agent.py")

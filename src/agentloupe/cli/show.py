@@ -18,11 +18,11 @@ from agentloupe.cli.views import (
     step_json,
     tokens_text,
 )
-from agentloupe.errors import Damaged, StepNotFound
-from agentloupe.jsontext import Json
-from agentloupe.recording import Recording
-from agentloupe.run import Run, RunFilter
-from agentloupe.step import Step, Trace
+from agentloupe.ports.recording import Recording
+from agentloupe.words.errors import Damaged, StepNotFound
+from agentloupe.words.jsontext import Json
+from agentloupe.words.run import Run, RunFilter
+from agentloupe.words.step import Step, Trace
 
 _SOURCE_STYLES = {"miss": "bold red", "cassette": "blue", "recorded": "dim", "live": ""}
 
@@ -46,9 +46,9 @@ def command(
 
     Examples: agentloupe show last; agentloupe show last 3; agentloupe show last 3 --tools
     """
-    from agentloupe.api import resolve
-    from agentloupe.pricing import priced_trace
-    from agentloupe.project import load_step
+    from agentloupe.engine.project import load_step
+    from agentloupe.verbs.api import resolve
+    from agentloupe.verbs.pricing import priced_trace
 
     out = Output(as_json)
     with opened(db) as store:

@@ -12,10 +12,10 @@ import typer
 
 from agentloupe.cli.common import AsJson, Database, Debug, opened
 from agentloupe.cli.output import Output, number_of
-from agentloupe.errors import Damaged, UsageError, VersionUnknown
-from agentloupe.event import Head
-from agentloupe.recording import Recording
-from agentloupe.verify import Verification, verify
+from agentloupe.engine.verify import Verification, verify
+from agentloupe.ports.recording import Recording
+from agentloupe.words.errors import Damaged, UsageError, VersionUnknown
+from agentloupe.words.event import Head
 
 
 def command(
@@ -71,7 +71,7 @@ def _found(run: str, db: str | None) -> Generator[Recording]:
 
         yield open_file(Path(run))
         return
-    from agentloupe.api import resolve
+    from agentloupe.verbs.api import resolve
 
     with opened(db) as store:
         yield store.recording(resolve(store, run))
@@ -100,7 +100,7 @@ def _document(result: Verification) -> dict[str, object]:
 
 
 def _verify_all(out: Output, db: str | None, *, bodies: bool) -> int:
-    from agentloupe.run import RunFilter
+    from agentloupe.words.run import RunFilter
 
     bad: list[Verification] = []
     with opened(db) as store:

@@ -6,8 +6,8 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from agentloupe.run import Run
-from agentloupe.step import Step
+from agentloupe.words.run import Run
+from agentloupe.words.step import Step
 
 __all__ = ["cost_text", "counts_text", "plain", "run_json", "seconds_text", "status_style", "step_json", "tokens_text"]
 

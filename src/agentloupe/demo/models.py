@@ -8,9 +8,9 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
-from agentloupe.errors import ConfigError
-from agentloupe.jsontext import dumps
-from agentloupe.settings import model_settings
+from agentloupe.ports.settings import model_settings
+from agentloupe.words.errors import ConfigError
+from agentloupe.words.jsontext import dumps
 
 __all__ = ["CHOICES", "DemoModel", "chosen_model"]
 

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from agentloupe.errors import NotFound
+from agentloupe.words.errors import NotFound
 
 __all__ = ["SAMPLES", "code_of", "load_sample", "sample_path"]
 

@@ -17,19 +17,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from agentloupe import launch
-from agentloupe.children import run_child
 from agentloupe.demo.calculator import calculate
 from agentloupe.demo.samples import code_of, sample_path
-from agentloupe.errors import ForkRefused, LoupeError
-from agentloupe.forking import ForkResult, fork
-from agentloupe.isolated import replay_code
-from agentloupe.jsontext import loads
-from agentloupe.ports import Store
-from agentloupe.project import load_step
-from agentloupe.report import ReplayReport
-from agentloupe.run import Run
-from agentloupe.step import Step
+from agentloupe.engine.project import load_step
+from agentloupe.engine.report import ReplayReport
+from agentloupe.ports.protocols import Store
+from agentloupe.verbs import launch
+from agentloupe.verbs.children import run_child
+from agentloupe.verbs.forking import ForkResult, fork
+from agentloupe.verbs.isolated import replay_code
+from agentloupe.words.errors import ForkRefused, LoupeError
+from agentloupe.words.jsontext import loads
+from agentloupe.words.run import Run
+from agentloupe.words.step import Step
 
 __all__ = ["Experiment", "Story", "shown_path"]
 

@@ -6,11 +6,11 @@ import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
-from agentloupe.ambient import monotonic_ms
-from agentloupe.errors import LoupeError
-from agentloupe.ports import Store
-from agentloupe.run import RunFilter
+from agentloupe.ports.ambient import monotonic_ms
+from agentloupe.ports.protocols import Store
 from agentloupe.store.opening import open_url
+from agentloupe.words.errors import LoupeError
+from agentloupe.words.run import RunFilter
 
 __all__ = ["watching"]
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import BinaryIO, cast
 
-from agentloupe.canonical import Json, dumps
-from agentloupe.recording import Recording
-from agentloupe.run import Run
-from agentloupe.step import Step, Trace
+from agentloupe.ports.recording import Recording
+from agentloupe.words.canonical import Json, dumps
+from agentloupe.words.run import Run
+from agentloupe.words.step import Step, Trace
 
 __all__ = ["JsonLinesExporter"]
 

@@ -13,11 +13,11 @@ from typing import BinaryIO, cast
 
 import zstandard
 
-from agentloupe.canonical import FORM, Json, canonical, digest_parts, dumps
-from agentloupe.errors import Corrupt, UsageError
-from agentloupe.pack import needs
-from agentloupe.recording import FILE_FORMAT, FILE_VERSION, Recording
-from agentloupe.seal import GENESIS
+from agentloupe.ports.pack import needs
+from agentloupe.ports.recording import FILE_FORMAT, FILE_VERSION, Recording
+from agentloupe.words.canonical import FORM, Json, canonical, digest_parts, dumps
+from agentloupe.words.errors import Corrupt, UsageError
+from agentloupe.words.seal import GENESIS
 
 __all__ = ["LoupeFileExporter"]
 

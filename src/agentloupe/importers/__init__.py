@@ -12,9 +12,9 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import cast
 
-from agentloupe.errors import LoupeError, UsageError
 from agentloupe.importers.files import head_of
-from agentloupe.ports import Importer
+from agentloupe.ports.protocols import Importer
+from agentloupe.words.errors import LoupeError, UsageError
 
 __all__ = ["GROUP", "detect", "importers"]
 

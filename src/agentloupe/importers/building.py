@@ -13,16 +13,16 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import cast
 
-from agentloupe import ambient
-from agentloupe.ambient import Place
-from agentloupe.call import EFFECTS, KINDS, NO_ATTRS, SOURCES, Call, Effect, Kind, Outcome, OutcomeStatus, Source
-from agentloupe.canonical import Json, digest, key_of
-from agentloupe.codecs import encode
-from agentloupe.event import Draft
 from agentloupe.importers.times import ASSUMED, Moment, moment
-from agentloupe.pack import Body, Packer
-from agentloupe.ports import ImportedRun
-from agentloupe.scribe import Entry, Scribe, Started
+from agentloupe.ports import ambient
+from agentloupe.ports.ambient import Place
+from agentloupe.ports.codecs import encode
+from agentloupe.ports.pack import Body, Packer
+from agentloupe.ports.protocols import ImportedRun
+from agentloupe.ports.scribe import Entry, Scribe, Started
+from agentloupe.words.call import EFFECTS, KINDS, NO_ATTRS, SOURCES, Call, Effect, Kind, Outcome, OutcomeStatus, Source
+from agentloupe.words.canonical import Json, digest, key_of
+from agentloupe.words.event import Draft
 
 __all__ = [
     "MARKS",

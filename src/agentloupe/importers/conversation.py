@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from agentloupe.arguments import parse_arguments
-from agentloupe.call import NO_ATTRS, Attrs
-from agentloupe.canonical import Json
 from agentloupe.importers.building import RunBuilder, Said, step_name
+from agentloupe.words.arguments import parse_arguments
+from agentloupe.words.call import NO_ATTRS, Attrs
+from agentloupe.words.canonical import Json
 
 __all__ = ["add_conversation"]
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from agentloupe.errors import Corrupt, LoupeError, NotFound, UsageError
+from agentloupe.words.errors import Corrupt, LoupeError, NotFound, UsageError
 
 __all__ = ["HEAD", "LARGEST", "content_of", "head_of", "opened", "top_keys"]
 

@@ -11,9 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
-from agentloupe.call import Kind, OutcomeStatus
-from agentloupe.canonical import Json, digest, loads
-from agentloupe.errors import Corrupt
 from agentloupe.importers.building import (
     MARKS,
     Raw,
@@ -27,7 +24,10 @@ from agentloupe.importers.building import (
     step_name,
 )
 from agentloupe.importers.files import content_of, top_keys
-from agentloupe.ports import Imported, ImportedRun
+from agentloupe.ports.protocols import Imported, ImportedRun
+from agentloupe.words.call import Kind, OutcomeStatus
+from agentloupe.words.canonical import Json, digest, loads
+from agentloupe.words.errors import Corrupt
 
 __all__ = ["JsonLinesImporter"]
 

@@ -14,13 +14,13 @@ from typing import BinaryIO, Never, cast
 
 import zstandard
 
-from agentloupe.canonical import Json, digest_bytes, digest_parts, dumps, loads
-from agentloupe.errors import Corrupt, Damaged, Truncated, VersionUnknown
-from agentloupe.event import Event, Head, from_envelope
 from agentloupe.importers.files import opened
-from agentloupe.ports import Imported, ImportedRun
-from agentloupe.recording import FILE_FORMAT, FILE_VERSION, Recording
-from agentloupe.seal import GENESIS, check_chain
+from agentloupe.ports.protocols import Imported, ImportedRun
+from agentloupe.ports.recording import FILE_FORMAT, FILE_VERSION, Recording
+from agentloupe.words.canonical import Json, digest_bytes, digest_parts, dumps, loads
+from agentloupe.words.errors import Corrupt, Damaged, Truncated, VersionUnknown
+from agentloupe.words.event import Event, Head, from_envelope
+from agentloupe.words.seal import GENESIS, check_chain
 
 __all__ = ["LoupeFileImporter", "open_file", "read_text"]
 

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentloupe.canonical import Json, digest, loads
-from agentloupe.errors import Corrupt
 from agentloupe.importers.building import Raw, RunBuilder, raw_of
 from agentloupe.importers.conversation import add_conversation
 from agentloupe.importers.files import content_of, top_keys
-from agentloupe.ports import Imported, ImportedRun
+from agentloupe.ports.protocols import Imported, ImportedRun
+from agentloupe.words.canonical import Json, digest, loads
+from agentloupe.words.errors import Corrupt
 
 __all__ = ["MessagesImporter"]
 

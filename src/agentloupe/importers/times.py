@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal, InvalidOperation
 
-from agentloupe.canonical import Json
+from agentloupe.words.canonical import Json
 
 __all__ = ["ASSUMED", "Moment", "moment"]
 

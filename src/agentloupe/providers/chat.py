@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import cast
 
-from agentloupe.call import Attrs
-from agentloupe.canonical import Json
+from agentloupe.words.call import Attrs
+from agentloupe.words.canonical import Json
 
 __all__ = ["endpoint_of", "host_of", "provider_of", "request_facts", "response_facts", "step_name"]
 

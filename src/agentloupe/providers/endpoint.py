@@ -21,12 +21,12 @@ from email.utils import parsedate_to_datetime
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-from agentloupe.ambient import monotonic_ms, now
-from agentloupe.call import Attrs
-from agentloupe.canonical import Json, dumps
-from agentloupe.errors import ConfigError, ModelRefused, ModelUnreachable, ProviderError
-from agentloupe.ports import Answer
+from agentloupe.ports.ambient import monotonic_ms, now
+from agentloupe.ports.protocols import Answer
 from agentloupe.providers.chat import host_of, provider_of, response_facts
+from agentloupe.words.call import Attrs
+from agentloupe.words.canonical import Json, dumps
+from agentloupe.words.errors import ConfigError, ModelRefused, ModelUnreachable, ProviderError
 
 __all__ = ["MAX_ANSWER", "Endpoint"]
 

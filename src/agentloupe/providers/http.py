@@ -17,13 +17,13 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import Any, Self, cast
 
-from agentloupe import ambient
-from agentloupe.call import Attrs, Call
-from agentloupe.canonical import Json
-from agentloupe.errors import ReplayRefused, UsageError
+from agentloupe.ports import ambient
 from agentloupe.providers import chat
 from agentloupe.providers.openai_calls import SENDING
 from agentloupe.providers.tries import Tries
+from agentloupe.words.call import Attrs, Call
+from agentloupe.words.canonical import Json
+from agentloupe.words.errors import ReplayRefused, UsageError
 
 __all__ = ["HttpTransport", "http_transport"]
 

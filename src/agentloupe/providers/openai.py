@@ -20,9 +20,9 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, cast
 
-from agentloupe import ambient
-from agentloupe.errors import UsageError
+from agentloupe.ports import ambient
 from agentloupe.providers import openai_calls as calls
+from agentloupe.words.errors import UsageError
 
 __all__ = ["install", "uninstall", "wrap", "wrap_openai"]
 

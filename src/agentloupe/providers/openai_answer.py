@@ -12,8 +12,8 @@ from typing import Any, cast, get_args, get_origin
 
 import orjson
 
-from agentloupe.call import Attrs
-from agentloupe.canonical import Json
+from agentloupe.words.call import Attrs
+from agentloupe.words.canonical import Json
 
 __all__ = ["decoded", "encoded", "with_request_id"]
 

@@ -17,7 +17,7 @@ from typing import Any, cast
 
 import orjson
 
-from agentloupe.canonical import Json
+from agentloupe.words.canonical import Json
 
 __all__ = ["OPTIONS", "Body", "ConsumedOnce", "body_of", "json_copy", "key_order", "left_out", "settled"]
 

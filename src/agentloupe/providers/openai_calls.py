@@ -9,14 +9,14 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, cast
 
-from agentloupe import ambient
-from agentloupe.call import Attrs, Call
-from agentloupe.canonical import Json
-from agentloupe.errors import ReplayRefused
+from agentloupe.ports import ambient
 from agentloupe.providers import chat, openai_body
 from agentloupe.providers.openai_answer import decoded, encoded, with_request_id
 from agentloupe.providers.openai_body import Body
 from agentloupe.providers.tries import Tries
+from agentloupe.words.call import Attrs, Call
+from agentloupe.words.canonical import Json
+from agentloupe.words.errors import ReplayRefused
 
 __all__ = [
     "SENDING",

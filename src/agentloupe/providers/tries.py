@@ -6,8 +6,8 @@ long while the model worked for one.
 
 from __future__ import annotations
 
-from agentloupe.ambient import monotonic_ms, note
-from agentloupe.canonical import Json
+from agentloupe.ports.ambient import monotonic_ms, note
+from agentloupe.words.canonical import Json
 
 __all__ = ["Tries"]
 

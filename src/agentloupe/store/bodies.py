@@ -9,10 +9,10 @@ from itertools import islice
 
 import zstandard
 
-from agentloupe.canonical import digest_bytes
-from agentloupe.errors import Corrupt
-from agentloupe.pack import Body, needs
+from agentloupe.ports.pack import Body, needs
 from agentloupe.store.database import Connection
+from agentloupe.words.canonical import digest_bytes
+from agentloupe.words.errors import Corrupt
 
 __all__ = ["ORPHAN", "Prepared", "prepare", "put", "read", "remove_orphans", "remove_run"]
 

@@ -17,9 +17,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
-from agentloupe.errors import Corrupt, StoreBusy, StoreError, StoreReadOnly, VersionUnknown
 from agentloupe.store.faults import as_ours
 from agentloupe.store.schema import APPLICATION_ID, SCHEMA, TABLES
+from agentloupe.words.errors import Corrupt, StoreBusy, StoreError, StoreReadOnly, VersionUnknown
 
 __all__ = ["Connection", "Database"]
 

@@ -6,7 +6,7 @@ import shutil
 import sqlite3
 from pathlib import Path
 
-from agentloupe.errors import Corrupt, LoupeError, StoreBusy, StoreError, StoreFull, StoreReadOnly
+from agentloupe.words.errors import Corrupt, LoupeError, StoreBusy, StoreError, StoreFull, StoreReadOnly
 
 __all__ = ["append_only", "as_ours"]
 

@@ -9,7 +9,7 @@ import weakref
 from contextlib import suppress
 from typing import Protocol
 
-from agentloupe.errors import LoupeError
+from agentloupe.words.errors import LoupeError
 
 __all__ = ["Flusher"]
 

@@ -6,18 +6,18 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from agentloupe.canonical import digest_bytes
-from agentloupe.errors import Corrupt, OwnerAlive, RunNotFound, StoreError
-from agentloupe.event import Draft, Event, Head
-from agentloupe.pack import Body, needs
-from agentloupe.ports import Durability, Fold, NewFold, RunWriter, Size
-from agentloupe.recording import GetBodies, Recording
-from agentloupe.run import Owner, Run, RunFilter
-from agentloupe.seal import GENESIS
-from agentloupe.step import Step
+from agentloupe.ports.pack import Body, needs
+from agentloupe.ports.protocols import Durability, Fold, NewFold, RunWriter, Size
+from agentloupe.ports.recording import GetBodies, Recording
 from agentloupe.store.owners import alive
 from agentloupe.store.queries import FacetKey, facets_of_steps, matches
 from agentloupe.store.sealing import seal_drafts, whole_chain
+from agentloupe.words.canonical import digest_bytes
+from agentloupe.words.errors import Corrupt, OwnerAlive, RunNotFound, StoreError
+from agentloupe.words.event import Draft, Event, Head
+from agentloupe.words.run import Owner, Run, RunFilter
+from agentloupe.words.seal import GENESIS
+from agentloupe.words.step import Step
 
 __all__ = ["MemoryStore"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agentloupe.errors import UsageError
-from agentloupe.ports import Store
+from agentloupe.ports.protocols import Store
+from agentloupe.words.errors import UsageError
 
 __all__ = ["open_url"]
 

@@ -12,7 +12,7 @@ import subprocess
 from functools import cache
 from pathlib import Path
 
-from agentloupe.run import Owner
+from agentloupe.words.run import Owner
 
 __all__ = ["alive", "this_process"]
 

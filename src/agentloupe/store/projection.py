@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import orjson
 
-from agentloupe.ports import Delta
-from agentloupe.run import Run
+from agentloupe.ports.protocols import Delta
 from agentloupe.store.database import Connection
 from agentloupe.store.queries import Facet, FacetKey, facets_of_run, facets_of_steps
 from agentloupe.store.rows import run_bytes, step_bytes
 from agentloupe.store.schema import event_key, keys_of_run
+from agentloupe.words.run import Run
 
 __all__ = ["Change", "Projection", "RunRow", "remove_facets", "remove_steps", "set_facets", "set_tags"]
 

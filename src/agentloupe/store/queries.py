@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import IntEnum
 
-from agentloupe.run import Run, RunFilter
-from agentloupe.step import Step
+from agentloupe.words.run import Run, RunFilter
+from agentloupe.words.step import Step
 
 __all__ = ["Facet", "FacetKey", "facets_of_run", "facets_of_steps", "matches", "select_runs"]
 

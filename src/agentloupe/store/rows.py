@@ -13,12 +13,12 @@ from typing import Any, cast
 
 import orjson
 
-from agentloupe.call import NO_ATTRS
-from agentloupe.canonical import Json, dumps, loads
-from agentloupe.quick import maker
-from agentloupe.run import COUNTED, Counts, Run
-from agentloupe.step import Step
 from agentloupe.store import envelopes
+from agentloupe.words.call import NO_ATTRS
+from agentloupe.words.canonical import Json, dumps, loads
+from agentloupe.words.quick import maker
+from agentloupe.words.run import COUNTED, Counts, Run
+from agentloupe.words.step import Step
 
 __all__ = ["FORM", "run_bytes", "run_from", "step_bytes", "step_from"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agentloupe.errors import Corrupt
-from agentloupe.event import Draft, Event, Head, sealed_event
-from agentloupe.seal import check_chain, link_bytes, sealed_form
+from agentloupe.words.errors import Corrupt
+from agentloupe.words.event import Draft, Event, Head, sealed_event
+from agentloupe.words.seal import check_chain, link_bytes, sealed_form
 
 __all__ = ["Sealed", "seal_drafts", "whole_chain"]
 

@@ -10,13 +10,8 @@ from typing import Any, cast
 
 import orjson
 
-from agentloupe.errors import Corrupt, OwnerAlive, RunNotFound, StoreError, VersionUnknown
-from agentloupe.event import Draft, Event, Head, from_envelope
-from agentloupe.ports import Fold, NewFold, RunWriter, Size
-from agentloupe.recording import GetBodies, Recording, Texts
-from agentloupe.run import Owner, Run, RunFilter
-from agentloupe.seal import GENESIS, link_bytes, read_sealed
-from agentloupe.step import Step
+from agentloupe.ports.protocols import Fold, NewFold, RunWriter, Size
+from agentloupe.ports.recording import GetBodies, Recording, Texts
 from agentloupe.store import bodies as body_rows
 from agentloupe.store import envelopes, upkeep
 from agentloupe.store.database import Connection, Database
@@ -27,6 +22,11 @@ from agentloupe.store.queries import select_runs
 from agentloupe.store.rows import run_from, step_from
 from agentloupe.store.schema import event_key, keys_of_run
 from agentloupe.store.writer import SqliteWriter
+from agentloupe.words.errors import Corrupt, OwnerAlive, RunNotFound, StoreError, VersionUnknown
+from agentloupe.words.event import Draft, Event, Head, from_envelope
+from agentloupe.words.run import Owner, Run, RunFilter
+from agentloupe.words.seal import GENESIS, link_bytes, read_sealed
+from agentloupe.words.step import Step
 
 __all__ = ["SqliteStore"]
 

@@ -8,13 +8,9 @@ from dataclasses import fields, replace
 
 import orjson
 
-from agentloupe.errors import Corrupt, StoreError
-from agentloupe.event import Draft, Event, Head
-from agentloupe.pack import Body, needs
-from agentloupe.ports import NewFold, Size
-from agentloupe.recording import GetBodies
-from agentloupe.run import Run
-from agentloupe.step import Step
+from agentloupe.ports.pack import Body, needs
+from agentloupe.ports.protocols import NewFold, Size
+from agentloupe.ports.recording import GetBodies
 from agentloupe.store import bodies as body_rows
 from agentloupe.store.database import Connection, Database
 from agentloupe.store.projection import Projection, remove_facets, remove_steps, set_facets
@@ -23,6 +19,10 @@ from agentloupe.store.rows import run_bytes, run_from, step_from
 from agentloupe.store.schema import keys_of_run
 from agentloupe.store.sealing import seal_drafts, whole_chain
 from agentloupe.store.writer import put_events
+from agentloupe.words.errors import Corrupt, StoreError
+from agentloupe.words.event import Draft, Event, Head
+from agentloupe.words.run import Run
+from agentloupe.words.step import Step
 
 __all__ = ["check", "erase", "insert", "rebuild", "remove_empty_runs", "size"]
 

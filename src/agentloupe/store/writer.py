@@ -6,11 +6,8 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 
-from agentloupe.errors import LoupeError, OwnerAlive, StoreError
-from agentloupe.event import Draft, Head
-from agentloupe.pack import Body
-from agentloupe.ports import Durability, Fold
-from agentloupe.run import Owner
+from agentloupe.ports.pack import Body
+from agentloupe.ports.protocols import Durability, Fold
 from agentloupe.store import bodies as body_rows
 from agentloupe.store import envelopes
 from agentloupe.store.bodies import Prepared
@@ -19,6 +16,9 @@ from agentloupe.store.flusher import Flusher
 from agentloupe.store.projection import Projection, RunRow
 from agentloupe.store.schema import event_key
 from agentloupe.store.sealing import Sealed, seal_drafts
+from agentloupe.words.errors import LoupeError, OwnerAlive, StoreError
+from agentloupe.words.event import Draft, Head
+from agentloupe.words.run import Owner
 
 __all__ = ["SqliteWriter", "put_events"]
 

@@ -11,10 +11,10 @@ import signal
 import sys
 import threading
 
-from agentloupe.errors import LoupeError
 from agentloupe.providers.local_model.app import ChatApp
 from agentloupe.providers.local_model.engine import LlamaEngine, weights
 from agentloupe.providers.loopback import LoopbackServer
+from agentloupe.words.errors import LoupeError
 
 
 def main(argv: list[str] | None = None) -> int:

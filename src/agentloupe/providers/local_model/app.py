@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, cast
 
-from agentloupe.ambient import now, random_hex
+from agentloupe.ports.ambient import now, random_hex
 from agentloupe.providers.local_model.engine import Completion, Engine, PromptTooLong
 from agentloupe.providers.local_model.grammar import Choice, grammar, read_choice, read_tools
 from agentloupe.providers.local_model.render import Parsed, parse, render, render_examples

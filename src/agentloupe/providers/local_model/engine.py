@@ -13,8 +13,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol, cast
 
-from agentloupe.canonical import digest
-from agentloupe.errors import LoupeError
+from agentloupe.words.canonical import digest
+from agentloupe.words.errors import LoupeError
 
 __all__ = [
     "CONTEXT_TOKENS",

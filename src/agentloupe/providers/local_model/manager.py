@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO
 
-from agentloupe.ambient import monotonic_ms
+from agentloupe.ports.ambient import monotonic_ms
 from agentloupe.providers.local_model.engine import LocalModelUnavailable, require_extra
 
 __all__ = ["START_SECONDS", "LocalModel", "start"]

@@ -9,7 +9,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
-from agentloupe.canonical import digest
 from agentloupe.providers.loopback import (
     HttpReply,
     HttpRequest,
@@ -21,6 +20,7 @@ from agentloupe.providers.loopback import (
     read_chat_request,
 )
 from agentloupe.providers.scripted.answers import Answer, Ask, ToolCall, as_object
+from agentloupe.words.canonical import digest
 
 __all__ = ["CREATED", "MAX_REQUESTS", "Rule", "ScriptedModel"]
 

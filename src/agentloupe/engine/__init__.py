@@ -1,0 +1,1 @@
+"""Decisions without I/O: recording, replay, fork, projection, comparison, secret removal, costs."""

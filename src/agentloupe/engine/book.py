@@ -1,0 +1,76 @@
+"""The book of one run: what a recorder has to say goes to the store, or waits until the store works again."""
+
+from __future__ import annotations
+
+from agentloupe.ports import ambient
+from agentloupe.ports.protocols import RunWriter
+from agentloupe.ports.scribe import Entry, entries
+
+__all__ = ["Book"]
+
+_HELD_ENTRIES, _HELD_BYTES = 1_000, 32_000_000
+_RETRY_MS = 2_000.0
+_PATIENCE = 10.0
+"""A store that takes its time to fail (one that somebody else has locked) is asked again after so many times that time."""
+
+
+class Book:
+    """Appends to a run's writer, and holds back what could not be written until the store works again.
+
+    What is stored is always a whole beginning of the run: once something had to be dropped, nothing but the end follows.
+    """
+
+    def __init__(self, writer: RunWriter) -> None:
+        self.writer = writer
+        self.failed: BaseException | None = None
+        self.dropped = 0
+        self._held: list[Entry] = []
+        self._bytes = 0
+        self._retry_at = 0.0
+        self._closed = False
+
+    def append(self, entry: Entry, *, hold: bool = True, last: bool = False) -> bool:
+        """Appends an entry after everything that is held. `False`: it is not stored (yet)."""
+        if self._closed or (self.dropped and not last):
+            self.dropped += len(entry.drafts)
+            return False
+        urgent = last or not hold
+        if self._held and not urgent and ambient.monotonic_ms() < self._retry_at:
+            return self._hold(entry)
+        whole = entries([*self._held, entry]) if self._held else entry
+        began = ambient.monotonic_ms()
+        try:
+            self.writer.append(whole.drafts, whole.bodies, whole.durability)
+        except Exception as fault:  # noqa: BLE001  # whatever a store raises, the agent goes on
+            self.failed = self.failed or fault
+            now = ambient.monotonic_ms()
+            self._retry_at = now + max(_RETRY_MS, _PATIENCE * (now - began))
+            return self._hold(entry) if hold else False
+        self._held, self._bytes = [], 0
+        return True
+
+    def _hold(self, entry: Entry) -> bool:
+        """Whether the entry will be written if the store comes back."""
+        self._bytes += sum(len(body.data) for body in entry.bodies)
+        if len(self._held) >= _HELD_ENTRIES or self._bytes > _HELD_BYTES:
+            self.dropped += len(entry.drafts)
+            return False
+        self._held.append(entry)
+        return True
+
+    def check(self) -> None:
+        """Writes what is grouped, to know before the end whether it can be written."""
+        try:
+            self.writer.flush()
+        except Exception as fault:  # noqa: BLE001  # see append
+            self.failed = self.failed or fault
+
+    def close(self) -> None:
+        """Gives the run up. Never raises."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            self.writer.close()
+        except Exception as fault:  # noqa: BLE001  # see append
+            self.failed = self.failed or fault

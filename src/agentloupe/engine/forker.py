@@ -1,0 +1,746 @@
+"""The forker: the boundary that answers from the parent's tape up to step N, and from there lets a new run be made.
+
+    own code:      the agent runs again; calls before N are served and checked; at N the overrides apply, the model is live
+    generic loop:  no code needed; the loop starts at N with the recorded request
+
+From N on tools are answered by policy, mostly from the cassette; everything is recorded in the new run, which begins with
+a copy of the parent's events before N. The parent is only read.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NoReturn, cast
+
+from agentloupe.engine.cassette import Cassette, Nearest, Played, error_text, miss_text
+from agentloupe.engine.cut import Cut, Prefix, copy_prefix
+from agentloupe.engine.edits import Edit, Op, apply_edits, parse_path, value_at
+from agentloupe.engine.loop import Limits, Price, Spend, ToolFailed
+from agentloupe.engine.overrides import NO_OVERRIDES, Form, Overrides, compile_overrides
+from agentloupe.engine.policy import Policy, Question, ToolRule, check_live, find_sandbox
+from agentloupe.engine.privacy import Rules, scrub
+from agentloupe.engine.recorder import Recorder, error_name, status_of
+from agentloupe.engine.replayer import Replayer, Settings
+from agentloupe.engine.tape import RecordedCall
+from agentloupe.ports import ambient, codecs
+from agentloupe.ports.ambient import HasPlace, Lane, Place
+from agentloupe.ports.pack import Body
+from agentloupe.ports.protocols import Boundary, Opening, Perform, RunWriter, Serve
+from agentloupe.ports.scribe import Entry, Scribe, Started, entries
+from agentloupe.words.call import Attrs, Call, Outcome, OutcomeStatus, Source
+from agentloupe.words.canonical import Json, digest, key_of
+from agentloupe.words.errors import CassetteMiss, ForkRefused, LimitReached, LoupeError, ReplayMismatch
+from agentloupe.words.event import Draft
+from agentloupe.words.run import Engine
+
+__all__ = ["Ended", "ForkOpener", "ForkPlan", "ForkSession", "Forker"]
+
+_BY_POLICY = frozenset({"tool", "retrieval", "other"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForkPlan:
+    """Everything that is fixed before a fork begins.
+
+    Attributes:
+        run_id: of the new run.
+        cut: where it leaves the parent.
+        open: takes ownership of the new run in the store.
+        engine: who drives: `own` code or the `generic` loop.
+        overrides: what is changed.
+        form: of the request, where its fields do not tell.
+        policy: who answers tools.
+        cassette: recorded results of this fork (never shared between forks).
+        limits: of the new part.
+        price: cost of a model call from its facts; `spend` is the loop's own count, where the loop keeps the limits.
+        rules: of secret removal, those that the parent was recorded with.
+        name, tags: of the run; `facts` and `bodies` of its `run.started` beside what is told by the plan itself.
+        code_changed: before N the inputs of anything but tools may differ; they are counted.
+        written: changes that are recorded, where the loop's first request already holds them.
+        results: results that kept tool steps shall have had, by call id.
+        inherited: changes that the parent and its ancestors made; own code makes its requests without them.
+    """
+
+    run_id: str
+    cut: Cut
+    open: Callable[[], RunWriter]
+    cassette: Cassette
+    rules: Rules
+    engine: Engine = "own"
+    overrides: Overrides = NO_OVERRIDES
+    form: Form | None = None
+    policy: Policy = field(default_factory=Policy)
+    limits: Limits = field(default_factory=Limits)
+    price: Price | None = None
+    spend: Spend | None = None
+    name: str = ""
+    tags: tuple[str, ...] = ()
+    facts: Attrs = field(default_factory=dict[str, Json])
+    bodies: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    code_changed: bool = False
+    written: Sequence[Mapping[str, Json]] = ()
+    inherited: Sequence[Mapping[str, Json]] = ()
+    results: Mapping[str, Json] = field(default_factory=dict[str, Json])
+
+
+# --- before N ---------------------------------------------------------------------------------------------------------
+
+
+class _AtCut(BaseException):
+    """Step N is asked for: not an error, but the only way out of a replay's answer."""
+
+    def __init__(self, where: Place) -> None:
+        super().__init__()
+        self.where = where
+
+
+class _Before(Replayer):
+    """The kept part, served and checked like a replay, up to the call at the cut."""
+
+    def __init__(self, plan: ForkPlan) -> None:
+        cut, rules = plan.cut, plan.rules
+        super().__init__(cut.tape, Settings(scrub=lambda value: scrub(value, rules).value, rules=rules.digest))
+        self.cut = cut
+        self.code_changed = plan.code_changed
+        self.kept = 0
+        self._results = plan.results
+        # After a changed result, what the program says to its model may differ.
+        changed = [call.first_seq for call in cut.tape.calls if call.call_id in plan.results]
+        self._amended_from = min(changed, default=cut.sequence)
+        self._edits = [(parse_path(str(c["path"])), cast("Op", c["op"]), c.get("value")) for c in plan.inherited]
+
+    def _agree(self, recorded: RecordedCall, call: Call, key: str) -> bool:
+        if super()._agree(recorded, call, key):
+            return True
+        same = recorded.kind == call.kind and recorded.name == call.name and recorded.kind != "tool"
+        if (self.code_changed or recorded.first_seq > self._amended_from) and same:
+            self.kept += recorded is not self.cut.call
+            return True
+        return False
+
+    def _answer(self, call: Call, where: Place, recorded: RecordedCall) -> Serve | Perform:
+        if recorded is self.cut.call:
+            raise _AtCut(where)
+        if recorded.call_id in self._results:
+            return Serve(call.decode(self._results[recorded.call_id]))
+        answer = super()._answer(call, where, recorded)
+        token = answer.token if isinstance(answer, Perform) else None
+        if isinstance(token, HasPlace) and recorded.span_id is not None:
+            # The new run holds a copy of this agent's start: what comes after N hangs under that span.
+            token.place = replace(token.place, span_id=recorded.span_id)
+        return answer
+
+    def _compare_own(self, recorded: RecordedCall, status: str, output: Json) -> None:
+        if recorded.last_seq < self.cut.sequence and not self.code_changed:
+            super()._compare_own(recorded, status, output)
+
+    def _leftovers(self, path: str) -> None:
+        if not self.code_changed:
+            super()._leftovers(path)
+
+    def ended_early(self) -> ReplayMismatch:
+        """The program ended before it asked for step N."""
+        call = self.cut.call
+        assert call is not None, "there is a step to reach"
+        try:
+            super()._leftovers(call.lane)
+        except ReplayMismatch as stop:
+            return stop
+        return ReplayMismatch(
+            f"the program ended before step {self.cut.step}", kind="unconsumed", sequence=call.first_seq
+        )
+
+
+# --- the new run ------------------------------------------------------------------------------------------------------
+
+
+class _Answered(HasPlace):
+    """A call that something else than the real thing performs: a sandbox, a person."""
+
+    __slots__ = ("attrs", "began", "call", "source")
+
+    def __init__(self, place: Place, call: Call, source: Source, attrs: Attrs) -> None:
+        self.place = place
+        self.call = call
+        self.source: Source = source
+        self.attrs = attrs
+        self.began = ambient.monotonic_ms()
+
+
+class _Pen(Recorder):
+    """Writes the new run: what is performed like any recording, beside it copies and answers of other origin."""
+
+    def __init__(self, writer: RunWriter, scribe: Scribe, plan: ForkPlan, spend: Spend | None) -> None:
+        super().__init__(writer, scribe, rules=plan.rules, scope=plan.run_id)
+        self._spend = spend
+
+    def begin(self, what: Started, drafts: Sequence[Draft], bodies: Sequence[Body]) -> None:
+        """Stores `run.started` and the kept prefix, in one."""
+        arguments = self._scrubbed(what.arguments, "arguments").value
+        started = self._scribe.started(replace(what, arguments=arguments), ambient.now())
+        with self._lock:
+            self._book.append(entries([started, Entry(tuple(drafts), tuple(bodies), "commit")]))
+        self._check_book()
+
+    def perform_at(self, call: Call, where: Place) -> Perform:
+        """Like `decide`, for a call whose place is known already."""
+        with ambient.inside(self, lane=Lane(where.lane, where.n), span_id=where.parent_span_id):
+            return self.decide(call)
+
+    def answered(self, call: Call, where: Place, outcome: Outcome, nearest: str | None = None) -> None:
+        """Stores a call that was answered without being performed."""
+        call = replace(call, input=self._scrubbed(call.input, f"arguments of {call.name}").value)
+        outcome = replace(outcome, output=self._scrubbed(outcome.output, f"result of {call.name}").value)
+        key, at = key_of(call.kind, call.name, call.input), ambient.now()
+        with self._lock:
+            if call.kind == "tool":
+                self._watch.performed(call.name)
+            opened = self._scribe.opened(call, where, key, at, {"decision": outcome.source})
+            # Nothing was begun: neither an intent nor a start may be on the record.
+            allowed = tuple(d for d in opened.drafts if d.type not in ("tool.requested", "tool.started"))
+            closed = self._scribe.closed(call, where, key, outcome, at)
+            drafts, bodies = closed.drafts, closed.bodies
+            if nearest is not None:
+                packed = self._scribe.packer.pack(nearest)
+                drafts = tuple(replace(d, bodies={**d.bodies, "nearest": packed.digest}) for d in drafts)
+                bodies = (*bodies, *packed.bodies)
+            whole = entries([Entry(allowed, opened.bodies), Entry(drafts, bodies)])
+            self._book.append(replace(whole, durability="commit"))
+        self._check_book()
+
+    def ended(self, call: Call, where: Place, key: str, outcome: Outcome) -> None:
+        """Stores the end of a call whose start was copied."""
+        outcome = replace(outcome, output=self._scrubbed(outcome.output, f"result of {call.name}").value)
+        with self._lock:
+            self._book.append(self._scribe.closed(call, where, key, outcome, ambient.now()))
+
+    def finished(self, perform: Perform, value: object) -> object:
+        """Stores the result, and counts what a model call cost."""
+        call = getattr(perform.token, "call", None)
+        if self._spend is not None and isinstance(call, Call) and call.kind == "llm":
+            self._spend.add(call.facts(call.encode(value)))
+        return super().finished(perform, value)
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What a fork says when it has ended.
+
+    Attributes:
+        begun: the new run exists.
+        refusal: why it could not begin, or was stopped by a rule.
+        applied: edits by path: to how many requests they were applied.
+        kept: kept calls that had another input than recorded.
+    """
+
+    begun: bool
+    refusal: LoupeError | None
+    applied: Mapping[str, int]
+    kept: int
+
+
+class Forker:
+    """The boundary of one fork. Safe to call from several threads.
+
+    Args:
+        plan: see `ForkPlan`.
+
+    Attributes:
+        refusal: why the fork could not begin, if it could not.
+        applied: edits that were applied, by path: to how many requests.
+        stopped: what ended the fork from inside (a limit, an abort), if anything did.
+    """
+
+    def __init__(self, plan: ForkPlan) -> None:
+        self.plan = plan
+        self.refusal: ForkRefused | None = None
+        self.stopped: BaseException | None = None
+        self.applied: dict[str, int] = {}
+        self.edits: tuple[Edit, ...] = ()
+        self.inherited: tuple[Edit, ...] = ()
+        self.prefix: Prefix | None = None
+        self.spend = plan.spend or (Spend(plan.limits, plan.price) if plan.price else Spend(plan.limits))
+        self._own_limits = plan.spend is None
+        served = plan.engine == "own" and plan.cut.step is not None
+        self._before = _Before(plan) if served else None
+        self._pen: _Pen | None = None
+        self._lock = threading.RLock()
+
+    @property
+    def begun(self) -> bool:
+        """Whether the new run exists."""
+        return self._pen is not None
+
+    @property
+    def kept(self) -> int:
+        """How many kept calls had another input than recorded (with `code_changed`)."""
+        return self._before.kept if self._before is not None else 0
+
+    def begin(self, opening: Opening) -> None:
+        """Makes the new run, with its copy of the kept prefix. Raises `StoreError` when it cannot be made."""
+        plan = self.plan
+        scribe = Scribe(trace_id=ambient.new_trace_id(), root_span=ambient.new_span_id())
+        asked = plan.cut.call.input_digest if plan.cut.call is not None else None
+        if asked is not None:
+            # What the parent asked at N is stored already: the fork's requests are told by what they share with it.
+            scribe.packer.adopt(asked, plan.cut.recording.get)
+        own = plan.engine == "own"
+        packed = {call_id: scribe.packer.pack(result) for call_id, result in plan.results.items()}
+        self.prefix = copy_prefix(
+            plan.cut,
+            trace_id=scribe.trace_id,
+            root_span=scribe.root_span,
+            end_agents=not own,
+            amended={call_id: found.digest for call_id, found in packed.items()},
+        )
+        self._pen = _Pen(plan.open(), scribe, plan, self.spend if self._own_limits else None)
+        bodies = [body for found in packed.values() for body in found.bodies]
+        self._pen.begin(self._started(opening), self.prefix.drafts, bodies)
+
+    def _started(self, opening: Opening) -> Started:
+        plan, cut = self.plan, self.plan.cut
+        changes = [*plan.written, *(edit.as_json() for edit in self.edits)]
+        paths: list[Json] = [change["path"] for change in changes]
+        paths += [f"tool_results.{idx}" for idx in plan.overrides.tool_results]
+        facts: dict[str, Json] = {
+            "root": bool(cut.tape.started.attrs.get("root")),
+            "parent_run_id": cut.recording.run_id,
+            "forked_from_step": cut.step,
+            "parent_hash": cut.head,
+            "parent_sequence": cut.sequence - 1,
+            "rules": plan.rules.digest,
+            "limits": plan.limits.as_json(),
+            "overrides": paths,
+            **plan.facts,
+        }
+        if opening.entry is not None:
+            facts["entry"] = opening.entry
+        bodies: dict[str, Json] = {"policy": plan.policy.as_json(), "rules": plan.rules.as_json(), **plan.bodies}
+        if changes:
+            bodies["overrides"] = [dict(change) for change in changes]
+        if plan.overrides.tool_results:
+            bodies["tool_results"] = {str(idx): result for idx, result in plan.overrides.tool_results.items()}
+        if plan.inherited:
+            bodies["inherited"] = [dict(change) for change in plan.inherited]
+        return Started(
+            agent=opening.agent,
+            name=plan.name,
+            arguments=opening.arguments,
+            engine=plan.engine,
+            tags=plan.tags,
+            facts={name: value for name, value in facts.items() if value is not None},
+            bodies=bodies,
+        )
+
+    # --- the boundary -------------------------------------------------------------------------------------------------
+
+    def decide(self, call: Call) -> Serve | Perform:
+        """Before N: the tape. From N on: the model is performed, tools are answered by policy."""
+        with self._lock:
+            if self.stopped is not None:
+                raise self.stopped
+            if self._pen is None:
+                assert self._before is not None, "a generic fork begins before its first call"
+                try:
+                    return self._before.decide(call)
+                except _AtCut as reached:
+                    where = reached.where
+                self._reach(call)
+            else:
+                where = ambient.place()
+            return self._new(call, where)
+
+    def _reach(self, call: Call) -> None:
+        """Step N is asked for, as recorded: the overrides are made for it, the new run begins."""
+        request = cast("dict[str, Json]", scrub(call.input, self.plan.rules).value)
+        recorded = self.plan.cut.call
+        if recorded is not None and recorded.input_key != key_of("llm", call.name, request):
+            self.inherited = tuple(_edit_of(change, request) for change in self.plan.inherited)
+            request, _ = apply_edits(request, self.inherited)
+        try:
+            self.edits = compile_overrides(self.plan.overrides, request, self.plan.form)
+            self.begin(self._opening)
+        except LoupeError as wrong:
+            self._stop(wrong)
+
+    _opening: Opening = Opening(agent="")
+
+    def opened(self, opening: Opening) -> None:
+        """The agent starts: what it is called with, and by which name."""
+        self._opening = opening
+        if self._before is None:
+            if self.plan.engine == "own" and not self.plan.overrides.empty:
+                self._compile_for_the_start()
+            self.begin(opening)
+
+    def _compile_for_the_start(self) -> None:
+        """From the start there is no step N: overrides are made for the first request that was recorded."""
+        tape = self.plan.cut.tape
+        first = next((call for call in tape.calls if call.kind == "llm" and call.input_digest is not None), None)
+        request = tape.recording.body(first.input_digest) if first is not None else None
+        if not isinstance(request, dict):
+            raise ForkRefused("the recording holds no model request to override", reason="cut_request")
+        self.edits = compile_overrides(self.plan.overrides, request, self.plan.form)
+        self.applied = dict.fromkeys((str(edit.as_json()["path"]) for edit in self.edits), 0)
+
+    def finished(self, perform: Perform, value: object) -> object:
+        """Takes the result of what was performed."""
+        token = perform.token
+        if isinstance(token, _Answered):
+            self._was_answered(token, "ok", value)
+        elif (recorded := _kept_call(perform)) is None:
+            return self._writing().finished(perform, value)
+        elif self._pen is not None:
+            self._end_open(cast("HasPlace", token), recorded, "ok", value)
+        else:
+            self._serving().finished(perform, value)
+        return value
+
+    def failed(self, perform: Perform, error: BaseException) -> None:
+        """Takes the exception of what was performed."""
+        token = perform.token
+        if isinstance(token, _Answered):
+            self._was_answered(token, status_of(error), error)
+        elif (recorded := _kept_call(perform)) is None:
+            self._writing().failed(perform, error)
+        elif self._pen is not None:
+            self._end_open(cast("HasPlace", token), recorded, status_of(error), error)
+        else:
+            self._serving().failed(perform, error)
+
+    def _writing(self) -> _Pen:
+        assert self._pen is not None, "the new run has begun"
+        return self._pen
+
+    def _serving(self) -> _Before:
+        assert self._before is not None, "something is served"
+        return self._before
+
+    def _was_answered(self, token: _Answered, status: OutcomeStatus, value: object) -> None:
+        """A sandbox or a person answered."""
+        took: dict[str, Json] = {"ms": round(ambient.monotonic_ms() - token.began, 3)}
+        if isinstance(value, BaseException):
+            took["error_class"] = error_name(value)
+        outcome = Outcome(status=status, output=_wire(value), attrs={**token.attrs, **took}, source=token.source)
+        self._writing().answered(token.call, token.place, outcome)
+
+    def _end_open(self, token: HasPlace, recorded: RecordedCall, status: OutcomeStatus, value: object) -> None:
+        """A nested agent that was open at the cut ends in the new run, whose prefix holds its start."""
+        call = Call(kind=recorded.kind, name=recorded.name, input=None, encode=_wire, decode=codecs.decode)
+        span = recorded.span_id or token.place.span_id
+        where = replace(token.place, span_id=span, parent_span_id=recorded.parent_span_id)
+        self._writing().ended(call, where, recorded.input_key or "", Outcome(status=status, output=_wire(value)))
+
+    def ran_off(self, what: str, inner: bool) -> NoReturn:
+        """Something is tried in a thread that does not have the fork's context: it is refused, and the fork with it."""
+        del inner  # inside of a live tool as well
+        with self._lock:
+            if self.stopped is None:
+                self._stop(
+                    ForkRefused(
+                        f"{what} in a thread without the fork's context: it would be done for real",
+                        hint="run it in the agent's own thread, or under contextvars.copy_context().run",
+                        reason="ran_off",
+                    )
+                )
+            raise cast("BaseException", self.stopped)
+
+    # --- after N ------------------------------------------------------------------------------------------------------
+
+    def _new(self, call: Call, where: Place) -> Serve | Perform:
+        if "not_recorded" in call.attrs:
+            why = call.attrs["not_recorded"]
+            self._stop(ForkRefused(f"{call.name}: {why}, and a fork sends only what it records", reason="not_recorded"))
+        if call.kind == "llm":
+            return self._model(call, where)
+        if call.kind in _BY_POLICY and not call.attrs.get("limit"):
+            return self._by_policy(call, where)
+        return self._live(call, where)
+
+    def _live(self, call: Call, where: Place) -> Perform:
+        return self._writing().perform_at(call, where)
+
+    def _model(self, call: Call, where: Place) -> Perform:
+        reached = self.spend.reached() if self._own_limits else None
+        if reached is not None:
+            self._limit(*reached, where)
+        edited, applied = self._edited(call)
+        if not applied:
+            return self._live(call, where)
+        if call.resend is None:
+            self._stop(ForkRefused(f"this client cannot send a changed request ({call.name})", reason="no_resend"))
+        assert call.resend is not None, "stopped otherwise"
+        resend, body = call.resend, edited.input
+        perform = self._live(edited, where)
+        perform.instead = lambda: resend(body)
+        return perform
+
+    def _edited(self, call: Call) -> tuple[Call, tuple[Edit, ...]]:
+        """The call with the edits that are meant for it. What they are compared with is the request without secrets."""
+        if not (self.edits or self.inherited) or not isinstance(call.input, dict):
+            return call, ()
+        seen = scrub(call.input, self.plan.rules).value
+        request, old = apply_edits(call.input, self.inherited, seen=seen)
+        if old:
+            seen = scrub(request, self.plan.rules).value
+        request, applied = apply_edits(request, self.edits, seen=seen)
+        for edit in applied:
+            path = str(edit.as_json()["path"])
+            self.applied[path] = self.applied.get(path, 0) + 1
+        applied = (*old, *applied)
+        if not applied:
+            return call, ()
+        attrs, name, model = dict(call.attrs), call.name, request.get("model")
+        if isinstance(model, str) and model != call.input.get("model"):
+            attrs["model"] = model
+            name = name.replace(str(call.input.get("model")), model)
+        return replace(call, input=request, name=name, attrs=attrs), applied
+
+    def _limit(self, name: str, text: str, where: Place) -> None:
+        """A limit of the new part: a last step says so, and nothing more is asked."""
+        error = LimitReached(text, reason=name)
+        call = Call(kind="other", name=name, input=None, attrs={"limit": True}, encode=_wire, decode=codecs.decode)
+        facts: dict[str, Json] = {"error_class": error_name(error)}
+        self._writing().answered(call, where, Outcome(status="error", output=_wire(error), attrs=facts))
+        self._stop(error)
+
+    def _stop(self, error: BaseException) -> None:
+        self.stopped = error
+        if isinstance(error, ForkRefused) and not self.begun:
+            self.refusal = error
+        raise error
+
+    # --- tools --------------------------------------------------------------------------------------------------------
+
+    def _by_policy(self, call: Call, where: Place) -> Serve | Perform:
+        policy = self.plan.policy
+        rule = policy.rule(call.name)
+        if call.attrs.get("parse_error"):
+            return self._malformed(call, where)
+        if rule.how == "live":
+            try:
+                check_live(call.name, call.effect or "write", policy.allow.get(call.name))
+            except ForkRefused as refused:
+                self._stop(refused)
+            return self._live(call, where)
+        if rule.how == "stub":
+            return self._serve(call, where, Outcome(status="ok", output=_wire(rule.value), source="stub"))
+        if rule.how == "sandbox":
+            return self._sandboxed(call, where, rule)
+        if rule.how == "human":
+            return self._asked(call, where, "policy", None)
+        played = self.plan.cassette.take(call.kind, call.name, self._key(call))
+        return self._miss(call, where) if played is None else self._played(call, where, played)
+
+    def _key(self, call: Call) -> str:
+        return key_of(call.kind, call.name, scrub(call.input, self.plan.rules).value)
+
+    def _malformed(self, call: Call, where: Place) -> Serve | Perform:
+        """Malformed arguments reach no executor and no counter, unless this very text was recorded with a result."""
+        played = self.plan.cassette.take(call.kind, call.name, self._key(call))
+        if played is None:
+            return self._live(call, where)
+        if not played.take.parse_error:
+            call = replace(call, attrs={n: v for n, v in call.attrs.items() if n != "parse_error"})
+        return self._played(call, where, played)
+
+    def _played(self, call: Call, where: Place, played: Played) -> Serve:
+        take = played.take
+        attrs: dict[str, Json] = {"played_from": take.run_id, "played_step": take.idx, "origin": take.origin}
+        if take.amended:
+            attrs["amended"] = True
+        if played.reused:
+            attrs["reused"] = True
+        if take.write:
+            attrs["replayed_write"] = True
+        if take.parse_error:
+            attrs["parse_error"] = True
+        if take.error_class is not None:
+            attrs["error_class"] = take.error_class
+        facts = {name: value for name, value in attrs.items() if value is not None}
+        status: OutcomeStatus = "error" if take.failed else "ok"
+        source: Source = "stub" if take.amended else "cassette"
+        return self._serve(call, where, Outcome(status=status, output=played.output, attrs=facts, source=source))
+
+    def _serve(self, call: Call, where: Place, outcome: Outcome, nearest: str | None = None) -> Serve:
+        """Records the answer, and hands it to the program in the form it expects."""
+        value: object = None
+        error: BaseException | None = None
+        if outcome.status == "ok":
+            value = call.decode(outcome.output)
+        elif self.plan.engine == "own":
+            error = cast("BaseException", codecs.decode(outcome.output))
+        else:
+            error = ToolFailed(error_text(outcome.output))
+        self._writing().answered(call, where, outcome, nearest)
+        return Serve(value, error)
+
+    def _sandboxed(self, call: Call, where: Place, rule: ToolRule) -> Perform:
+        try:
+            function = find_sandbox(rule, call.name)
+        except ForkRefused as refused:
+            self._stop(refused)
+            raise
+        given = codecs.decode(call.input)
+        arguments = cast("dict[str, object]", given) if isinstance(given, dict) else {"arguments": given}
+        return Perform(_Answered(where, call, "sandbox", {}), instead=lambda: function(**arguments))
+
+    def _miss(self, call: Call, where: Place) -> Serve | Perform:
+        policy = self.plan.policy
+        near = self.plan.cassette.nearest(call.kind, call.name, call.input)
+        if policy.on_miss == "human":
+            return self._asked(call, where, "miss", near)
+        text = miss_text(call.name, call.input)
+        error = CassetteMiss(text, reason="abort" if policy.on_miss == "abort" else None)
+        attrs: dict[str, Json] = {"error_class": error_name(error)}
+        if near is not None and near.take.idx is not None:
+            attrs |= {"nearest_run": near.take.run_id, "nearest_step": near.take.idx}
+        outcome = Outcome(status="error", output=_wire(error), attrs=attrs, source="miss")
+        served = self._serve(call, where, outcome, str(near) if near is not None else None)
+        if policy.on_miss == "abort":
+            self._stop(error)
+        return served
+
+    def _asked(self, call: Call, where: Place, because: str, near: Nearest | None) -> Perform:
+        ask = self.plan.policy.ask
+        assert ask is not None, "the policy was checked before the fork began"
+        shown = codecs.decode_for_reading(call.input)
+        question = Question(
+            call.name, shown, "miss" if because == "miss" else "policy", str(near) if near is not None else None
+        )
+        return Perform(_Answered(where, call, "human", {"asked_because": because}), instead=lambda: ask(question))
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    def early_end(self, error: BaseException | None) -> ForkRefused:
+        """The agent ended, and step N was never asked for: the refusal, with the replay's report."""
+        before = self._serving()
+        if not before.stopped and not isinstance(error, ReplayMismatch):
+            before.ended_early()
+        report = before.report()
+        said = (
+            f" (the agent raised {error_name(error)})"
+            if error is not None and not isinstance(error, ReplayMismatch)
+            else ""
+        )
+        self.refusal = ForkRefused(
+            f"the code diverges before step {self.plan.cut.step}{said}: {report.text()}", reason="diverges_before"
+        )
+        return self.refusal
+
+    def ended(self) -> Ended:
+        """What is to be said now that the agent has ended."""
+        stop = self.stopped
+        refusal: LoupeError | None = self.refusal
+        if refusal is None and isinstance(stop, LoupeError) and (not self.begun or isinstance(stop, ForkRefused)):
+            refusal = stop
+        return Ended(self.begun, refusal, dict(self.applied), self.kept)
+
+    def end(self, status: OutcomeStatus, output: Json, facts: Mapping[str, Json]) -> None:
+        """Ends the new run."""
+        more: dict[str, Json] = {}
+        if self.applied:
+            more["applied"] = dict[str, Json](self.applied)
+        if self.kept:
+            more["kept"] = self.kept
+        self._writing().end(status, output, {**facts, **more})
+
+
+def _wire(value: object) -> Json:
+    return codecs.encode(value).wire
+
+
+def _edit_of(change: Mapping[str, Json], request: Json) -> Edit:
+    """A recorded change, as an edit of the request that it is to be made on again."""
+    path = parse_path(str(change["path"]))
+    return Edit(path, cast("Op", change["op"]), change.get("value"), path, value_at(request, path))
+
+
+def _kept_call(perform: Perform) -> RecordedCall | None:
+    """The recorded call behind the program's own work (a nested agent) that began before N."""
+    recorded = getattr(perform.token, "recorded", None)
+    return recorded if isinstance(recorded, RecordedCall) else None
+
+
+class ForkSession:
+    """One fork in progress."""
+
+    def __init__(self, run_id: str, boundary: Forker) -> None:
+        self.run_id = run_id
+        self.boundary: Boundary = boundary
+        self._forker = boundary
+
+    def finished(self, result: object) -> None:
+        """The agent returned. Raises `ReplayMismatch` when it did so before step N."""
+        forker = self._forker
+        if not forker.begun:
+            if forker.refusal is None:
+                forker.early_end(None)
+            raise ReplayMismatch("the agent ended before the fork began", kind="unconsumed")
+        if forker.stopped is not None:
+            self._end_failed(forker.stopped)
+        else:
+            forker.end("ok", {"result": _wire(result)}, {})
+
+    def failed(self, error: BaseException) -> None:
+        """The agent raised. Never raises."""
+        forker = self._forker
+        if forker.begun:
+            self._end_failed(forker.stopped or error)
+        elif forker.refusal is None:
+            forker.early_end(error)
+
+    def _end_failed(self, error: BaseException) -> None:
+        facts: dict[str, Json] = {"error_class": error_name(error)}
+        # Only our own messages are known to hold no payload, and those of a miss hold the arguments.
+        if isinstance(error, LoupeError) and not isinstance(error, CassetteMiss):
+            facts["error"] = str(error)  # with its way out
+        self._forker.end(status_of(error), _wire(error), facts)
+
+
+class ForkOpener:
+    """Answers to the start of the recorded agent, once, with a fork.
+
+    Args:
+        forker: the boundary, made for this one fork.
+        check_arguments: the agent must be called with the recorded arguments (a script chooses them itself).
+    """
+
+    def __init__(self, forker: Forker, *, check_arguments: bool = False) -> None:
+        self.forker = forker
+        self.check_arguments = check_arguments
+        self.refusal: ForkRefused | None = None
+        self.session: ForkSession | None = None
+
+    def open(self, opening: Opening) -> ForkSession:
+        """Begins the fork.
+
+        Raises:
+            ForkRefused: another agent starts than the recorded one (`other_agent`), with other arguments
+                (`other_arguments`), or a second one starts (`second_agent`).
+        """
+        recorded = self.forker.plan.cut.tape.started.name
+        if self.session is not None:
+            self._refuse("second_agent", "the program starts a second agent: a fork is one run")
+        if opening.agent != recorded:
+            self._refuse(
+                "other_agent", f"the program starts agent {opening.agent!r}, the parent is a run of {recorded!r}"
+            )
+        if self.check_arguments and not self.forker.plan.code_changed and not self._same_arguments(opening):
+            self._refuse(
+                "other_arguments", f"agent {opening.agent!r} is called with other arguments than in the parent"
+            )
+        self.session = ForkSession(self.forker.plan.run_id, self.forker)
+        self.forker.opened(opening)
+        return self.session
+
+    def _refuse(self, reason: str, message: str) -> NoReturn:
+        self.refusal = self.refusal or ForkRefused(message, reason=reason)
+        raise ForkRefused(message, reason=reason)
+
+    def _same_arguments(self, opening: Opening) -> bool:
+        plan = self.forker.plan
+        recorded = plan.cut.recording.body(plan.cut.tape.started.input_digest)
+        return digest(recorded) == digest(scrub(opening.arguments, plan.rules).value)

@@ -1,0 +1,515 @@
+"""The plain agent loop: ask the model, run its tool calls, append the results, until no tool call is left or a limit is met.
+
+One loop for recording a sample, forking and evaluating. Every model call and every tool call goes through the boundary
+that is current (`ambient.call`), so a recorder, a forker or a replayer decides who answers; the loop itself decides
+nothing. Requests are chat completions and are sent whole: what the loop does not know, it keeps.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import TypeAlias, cast
+
+from agentloupe.engine.manner import PLAIN, Manner, manner_from_json
+from agentloupe.engine.tape import RecordedCall, Tape, read_tape
+from agentloupe.ports import ambient
+from agentloupe.ports.codecs import decode, decode_for_reading
+from agentloupe.ports.codecs import encode as encode_value
+from agentloupe.ports.protocols import Answer, Opening
+from agentloupe.ports.recording import Recording
+from agentloupe.words.arguments import parse_arguments
+from agentloupe.words.call import NO_ATTRS, Attrs, Call, Effect
+from agentloupe.words.canonical import Json
+from agentloupe.words.errors import ForkRefused, LimitReached, LoupeError, ModelRefused
+
+__all__ = [
+    "LIMIT_STEPS",
+    "NO_TOOLS",
+    "Asked",
+    "ExecTool",
+    "Limits",
+    "LlmCall",
+    "Loop",
+    "Model",
+    "Spend",
+    "ToolFailed",
+    "Tools",
+    "asked_tools",
+    "from_llm_call",
+    "replay_agent",
+    "step_name",
+]
+
+LlmCall: TypeAlias = Callable[
+    [list[Json], list[Json], str | None, float | None], tuple[dict[str, Json], int | None, int | None]
+]
+"""`llm_call(messages, tools, model, temperature) -> (assistant message, input tokens or None, output tokens or None)`."""
+
+ExecTool: TypeAlias = Callable[[str, dict[str, Json]], tuple[Json, str | None]]
+"""`exec_tool(name, args) -> (output, error)`: exactly one of the two counts."""
+
+LIMIT_STEPS = ("max_steps", "max_tokens", "max_cost", "max_seconds")
+"""Names of the step (kind `other`) that ends a run at a limit."""
+
+
+def encode(value: object) -> Json:
+    """A value in wire form."""
+    return encode_value(value).wire
+
+
+class ToolFailed(Exception):
+    """A tool's error that is only a text (of an executor, of a recording); the text is all that the model sees."""
+
+
+# --- limits -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """When a run of the loop has to stop; `None` means no limit.
+
+    Attributes:
+        max_steps: model calls.
+        max_tokens: input and output tokens together; calls of unknown usage count nothing.
+        max_cost: in the currency of the prices; calls of unknown cost count nothing.
+        max_seconds: wall time.
+    """
+
+    max_steps: int | None = 12
+    max_tokens: int | None = None
+    max_cost: Decimal | None = None
+    max_seconds: float | None = None
+
+    def as_json(self) -> dict[str, Json]:
+        """The limits that are set, for `run.started`."""
+        shown: dict[str, Json] = {"max_steps": self.max_steps, "max_tokens": self.max_tokens}
+        shown["max_cost"] = None if self.max_cost is None else str(self.max_cost)
+        shown["max_seconds"] = self.max_seconds
+        return {name: value for name, value in shown.items() if value is not None}
+
+
+Price: TypeAlias = Callable[[Attrs], Decimal | None]
+"""Cost of a model call from its structural facts; `None` is unknown."""
+
+
+def _no_price(_: Attrs) -> Decimal | None:
+    return None
+
+
+@dataclass(slots=True)
+class Spend:
+    """What has been spent against limits so far.
+
+    `met` is a limit that a recorded run met, by the name of its step, and after how many model calls: for a replay.
+    """
+
+    limits: Limits
+    price: Price = _no_price
+    met: tuple[str, int] | None = None
+    calls: int = 0
+    tokens: int = 0
+    cost: Decimal = Decimal(0)
+    since: float = field(default_factory=ambient.monotonic_ms)
+
+    def add(self, facts: Attrs) -> None:
+        """Counts one model call by its facts."""
+        self.calls += 1
+        for name in ("input_tokens", "output_tokens"):
+            count = facts.get(name)
+            if isinstance(count, int):
+                self.tokens += count
+        self.cost += self.price(facts) or 0
+
+    def reached(self) -> tuple[str, str] | None:
+        """The limit that does not allow another model call: name of the limit's step, and what to say. Or `None`."""
+        limits = self.limits
+        if self.met is not None and self.calls >= self.met[1]:
+            return self.met[0], "stopped where the recorded run did"
+        if limits.max_steps is not None and self.calls >= limits.max_steps:
+            return "max_steps", f"stopped after {self.calls} model calls (max_steps)"
+        if limits.max_tokens is not None and self.tokens >= limits.max_tokens:
+            return "max_tokens", f"stopped after {self.tokens} tokens of {limits.max_tokens} (max_tokens)"
+        if limits.max_cost is not None and self.cost >= limits.max_cost:
+            return "max_cost", f"stopped after a cost of {self.cost} of {limits.max_cost} (max_cost)"
+        seconds = (ambient.monotonic_ms() - self.since) / 1000
+        if limits.max_seconds is not None and seconds >= limits.max_seconds:
+            return "max_seconds", f"stopped after {limits.max_seconds:g} seconds (max_seconds)"
+        return None
+
+
+# --- the model --------------------------------------------------------------------------------------------------------
+
+
+def _no_facts(_: Json) -> Attrs:
+    return NO_ATTRS
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """How the loop reaches a model.
+
+    Attributes:
+        send: sends a whole request body. Raises `ProviderError`.
+        facts: structural facts of a response.
+        provider: who answers, for the header.
+        named: the name of a step, from its request.
+    """
+
+    send: Callable[[Mapping[str, Json]], Answer]
+    facts: Callable[[Json], Attrs] = _no_facts
+    provider: str | None = None
+    named: Callable[[Mapping[str, Json]], str] = field(default_factory=lambda: step_name)
+
+
+def step_name(request: Mapping[str, Json]) -> str:
+    """`chat <model>`."""
+    model = request.get("model")
+    return f"chat {model}" if isinstance(model, str) and model else "chat"
+
+
+def from_llm_call(llm_call: LlmCall) -> Model:
+    """A model behind a plain function; its answers get the form of a chat completion, usage only where it is known."""
+
+    def send(request: Mapping[str, Json]) -> Answer:
+        temperature = request.get("temperature")
+        message, tokens_in, tokens_out = llm_call(
+            list(cast("list[Json]", request.get("messages") or [])),
+            list(cast("list[Json]", request.get("tools") or [])),
+            cast("str | None", request.get("model")),
+            temperature if isinstance(temperature, int | float) else None,
+        )
+        reason = "tool_calls" if asked_tools(message) else "stop"
+        choices: list[Json] = [{"index": 0, "message": message, "finish_reason": reason}]
+        response: dict[str, Json] = {"object": "chat.completion", "model": request.get("model"), "choices": choices}
+        usage: dict[str, Json] = {"prompt_tokens": tokens_in, "completion_tokens": tokens_out}
+        usage = {name: count for name, count in usage.items() if count is not None}
+        if usage:
+            response["usage"] = usage
+        return Answer(response=response, facts={})
+
+    return Model(send, _own_facts)
+
+
+def _own_facts(response: Json) -> Attrs:
+    """Facts of the answers that `from_llm_call` makes."""
+    assert isinstance(response, dict)
+    facts: dict[str, Json] = {}
+    if isinstance(response.get("model"), str):
+        facts["model"] = response["model"]
+    facts["finish_reason"] = "tool_calls" if asked_tools(message_of(response)) else "stop"
+    usage = response.get("usage")
+    if isinstance(usage, dict):
+        facts["usage"] = usage
+        for ours, theirs in (("input_tokens", "prompt_tokens"), ("output_tokens", "completion_tokens")):
+            if theirs in usage:
+                facts[ours] = usage[theirs]
+    return facts
+
+
+def message_of(response: Json) -> dict[str, Json]:
+    """The assistant message of a chat completion.
+
+    Raises:
+        LoupeError: the response has none.
+    """
+    choices = response.get("choices") if isinstance(response, dict) else None
+    first = choices[0] if isinstance(choices, list) and choices else None
+    message = first.get("message") if isinstance(first, dict) else None
+    if not isinstance(message, dict):
+        raise LoupeError("the model's answer is no chat completion: choices[0].message is not there", reason="answer")
+    return message
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One tool call that an assistant message asks for.
+
+    Attributes:
+        id: of the call; `None` in the old `function_call` form.
+        name: the tool.
+        raw: the arguments as they were sent, mostly text.
+    """
+
+    id: str | None
+    name: str
+    raw: str | dict[str, Json] | None
+
+    def answer(self, content: str) -> dict[str, Json]:
+        """The message that carries this call's result."""
+        if self.id is None:
+            return {"role": "function", "name": self.name, "content": content}
+        return {"role": "tool", "tool_call_id": self.id, "content": content}
+
+
+def asked_tools(message: Mapping[str, Json]) -> list[Asked]:
+    """The tool calls of an assistant message in order, also a `function_call` of the old form."""
+    listed = message.get("tool_calls")
+    calls = [c for c in listed if isinstance(c, dict)] if isinstance(listed, list) else []
+    found = [_asked(str(call.get("id") or ""), call.get("function") or call) for call in calls]
+    old = message.get("function_call")
+    if isinstance(old, dict) and not found:
+        found.append(_asked(None, old))
+    return found
+
+
+def _asked(call_id: str | None, function: Json) -> Asked:
+    members = function if isinstance(function, dict) else {}
+    raw = members.get("arguments")
+    return Asked(call_id, str(members.get("name") or ""), raw if isinstance(raw, str | dict) else None)
+
+
+# --- tools ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What the loop runs when the boundary says that a tool call is performed.
+
+    Attributes:
+        functions: plain functions by tool name, called with the arguments by name; async ones are awaited.
+        execute: takes the calls that no function is there for.
+        effects: by tool name; where nobody stated one, it counts as `write`.
+    """
+
+    functions: Mapping[str, Callable[..., object]] = field(default_factory=dict[str, Callable[..., object]])
+    execute: ExecTool | None = None
+    effects: Mapping[str, Effect | None] = field(default_factory=dict[str, "Effect | None"])
+
+    def run(self, name: str, arguments: dict[str, Json]) -> object:
+        """Does the real thing.
+
+        Raises:
+            ToolFailed: the executor says so, or there is no such tool.
+            Exception: whatever the function raises.
+        """
+        function = self.functions.get(name)
+        if function is not None:
+            result = inspect.unwrap(function)(**arguments)
+            return asyncio.run(_await(result)) if inspect.isawaitable(result) else result
+        if self.execute is None:
+            raise ToolFailed(f"there is no tool named {name!r}")
+        output, error = self.execute(name, arguments)
+        if error is not None:
+            raise ToolFailed(error)
+        return output
+
+
+async def _await(result: object) -> object:
+    return await cast("asyncio.Future[object]", result)
+
+
+NO_TOOLS = Tools()
+
+
+# --- the loop ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Loop:
+    """The loop as an agent. `run` is called with a boundary current (see `ambient.inside`), or without one.
+
+    Attributes:
+        model: who is asked.
+        tools: what runs when a tool call is performed.
+        spend: what was spent, against its limits.
+        manner: how it writes its history.
+    """
+
+    model: Model
+    tools: Tools = NO_TOOLS
+    spend: Spend = field(default_factory=lambda: Spend(Limits()))
+    manner: Manner = PLAIN
+
+    def run(self, request: Mapping[str, Json]) -> dict[str, Json]:
+        """Runs from this request to the final assistant message, which is returned. The request is not changed.
+
+        Raises:
+            LimitReached: tool calls were pending when a limit was met; a step of kind `other` says so.
+            ProviderError: the model could not be asked.
+            CassetteMiss: a fork's miss policy ended it.
+        """
+        while True:
+            message = self._ask(request)
+            asked = asked_tools(message)
+            if not asked:
+                return message
+            reached = self.spend.reached()
+            if reached is not None:
+                _stop(*reached, asked)
+            history: list[Json] = [*cast("list[Json]", request.get("messages") or []), self.manner.message(message)]
+            history += [self._answer(call) for call in asked]
+            request = {**request, "messages": history}
+
+    def _ask(self, request: Mapping[str, Json]) -> dict[str, Json]:
+        body = dict(request)
+        attrs: dict[str, Json] = {"model": body.get("model")}
+        if self.model.provider is not None:
+            attrs["provider"] = self.model.provider
+        call = Call(
+            kind="llm",
+            name=self.model.named(body),
+            input=body,
+            attrs=attrs,
+            encode=lambda value: cast("Json", value),
+            decode=lambda value: value,
+            facts=self.model.facts,
+        )
+        response = ambient.call(call, lambda: self._send(body))
+        self.spend.add(self.model.facts(response))
+        return message_of(response)
+
+    def _send(self, body: dict[str, Json]) -> Json:
+        try:
+            answer = self.model.send(body)
+        except ModelRefused as refused:
+            ambient.note("status_code", refused.status)
+            raise
+        for name, value in answer.facts.items():
+            ambient.note(name, value)
+        return answer.response
+
+    def _answer(self, asked: Asked) -> Json:
+        arguments = parse_arguments(asked.raw)
+        attrs: dict[str, Json] = {} if asked.id is None else {"tool_call_id": asked.id}
+        effect = self.tools.effects.get(asked.name)
+        if effect is None:
+            attrs["effect_unstated"] = True
+        if arguments.error is not None:
+            attrs["parse_error"] = True
+        call = Call(
+            kind="tool",
+            name=asked.name,
+            input=arguments.parsed if arguments.error is None else cast("Json", arguments.raw),
+            effect="pure" if arguments.error is not None else effect or "write",  # malformed: nothing will run
+            attrs=attrs,
+            encode=encode,
+            decode=decode_for_reading,
+        )
+        try:
+            value = ambient.call(call, lambda: self._perform(asked.name, arguments.parsed, arguments.error))
+        except LoupeError as error:
+            if isinstance(error, LimitReached | ForkRefused) or error.reason == "abort":
+                raise
+            return asked.answer(self.manner.error(error.message))
+        except ToolFailed as error:
+            return asked.answer(self.manner.error(str(error)))
+        except Exception as error:  # noqa: BLE001 - a failing tool is told to the model, whatever it raises
+            return asked.answer(self.manner.error(f"{type(error).__name__}: {error}"))
+        return asked.answer(self.manner.result(asked.name, call.input, plain_value(value)))
+
+    def _perform(self, name: str, arguments: dict[str, Json] | None, error: str | None) -> object:
+        if arguments is None:
+            ambient.note("parse_error", True)
+            raise ToolFailed(f"malformed arguments of {name}: {error}")
+        return self.tools.run(name, arguments)
+
+
+def plain_value(value: object) -> Json:
+    """A tool's result as plain JSON, as a model may read it."""
+    return value if isinstance(value, str) else decode_for_reading(encode(value))
+
+
+def _stop(name: str, text: str, pending: Sequence[Asked]) -> None:
+    waiting: list[Json] = [call.name for call in pending]
+    call = Call(
+        kind="other",
+        name=name,
+        input={"pending": waiting},
+        attrs={"limit": True},
+        encode=encode,
+        decode=decode_for_reading,
+    )
+
+    def refuse() -> None:
+        raise LimitReached(f"{text}; tool calls were pending: {', '.join(map(str, waiting))}", reason=name)
+
+    ambient.call(call, refuse)
+    raise AssertionError("a limit's step never ends well")
+
+
+# --- replaying --------------------------------------------------------------------------------------------------------
+
+
+def replay_agent(recording: Recording) -> Callable[..., object]:
+    """The loop as the agent of a recorded run of it, for a strict replay; it needs no model and no tools.
+
+    A fork's kept prefix was made by other control logic: its calls are made again as they were recorded, then the loop
+    goes on with the request that it began with. A recording without a model call of its own has nothing to go on with.
+    """
+    tape = read_tape(recording)
+    started = tape.started
+
+    def agent(*_: object, **__: object) -> object:
+        opener = ambient.opener()
+        if opener is None:
+            raise LoupeError("a replay's opener is missing", reason="no_session")
+        opening = Opening(
+            agent=started.name or "",
+            arguments=recording.body(started.input_digest),
+            entry=cast("str | None", started.attrs.get("entry")),
+            root=bool(started.attrs.get("root")),
+        )
+        session = opener.open(opening)
+        try:
+            with ambient.inside(session.boundary):
+                result = _again(tape)
+        except BaseException as error:
+            session.failed(error)
+            raise
+        session.finished(result)
+        return result
+
+    return agent
+
+
+def _again(tape: Tape) -> object:
+    started = tape.started
+    kept = frozenset(event.call_id for event in tape.recording.events if event.copied_hash is not None)
+    _reissue(tape, "0", kept)
+    first = next((call for call in tape.calls if call.kind == "llm" and call.call_id not in kept), None)
+    if first is None:
+        raise LoupeError("the recording holds no model call of the loop", reason="empty")
+    request = cast("dict[str, Json]", tape.recording.body(first.input_digest))
+    effects: dict[str, Effect | None] = {call.name: call.effect for call in tape.calls if call.kind == "tool"}
+    new = [call for call in tape.calls if call.call_id not in kept]
+    stop = next((call.name for call in new if call.attrs.get("limit")), None)
+    asked = sum(call.kind == "llm" for call in new)
+    spend = Spend(Limits(max_steps=None), met=None if stop is None else (stop, asked))
+    manner = manner_from_json(tape.recording.body(started.bodies.get("manner")))
+    return Loop(Model(_nobody), Tools(effects=effects), spend, manner).run(request)
+
+
+def _nobody(_: Mapping[str, Json]) -> Answer:
+    raise LoupeError("nobody is asked in a replay", reason="no_model")
+
+
+def _reissue(tape: Tape, lane: str, kept: Collection[str | None]) -> None:
+    """Makes the kept calls of a lane again, those of nested agents inside them."""
+    for recorded in tape.lane(lane):
+        if recorded.call_id not in kept or recorded.attrs.get("limit"):
+            continue
+        call = Call(
+            kind=recorded.kind,
+            name=recorded.name,
+            input=tape.recording.body(recorded.input_digest),
+            effect=recorded.effect,
+            encode=lambda value: cast("Json", value),
+            decode=lambda value: value,
+        )
+        try:
+            ambient.call(call, lambda recorded=recorded: _redo(tape, recorded, kept))
+        except Exception:  # noqa: BLE001, S112 - what the old program did with an error is not known, nor needed
+            continue
+
+
+def _redo(tape: Tape, recorded: RecordedCall, kept: Collection[str | None]) -> Json:
+    """What the old program did itself (a nested agent, a state, a check): its calls, and the recorded outcome."""
+    _reissue(tape, f"{recorded.call_id}~", kept)
+    output = tape.recording.body(recorded.output_digest)
+    if recorded.status != "ok":
+        raise cast("BaseException", decode(output))
+    return output

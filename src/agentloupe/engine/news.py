@@ -1,0 +1,317 @@
+"""What was new in each model request of a run, beside the requests before it: found in the packed bodies, never unpacked.
+
+A request of a growing context is stored as "the list before it, then these items" (see `pack`). Lists are kept here as
+paths in one tree in which equal beginnings are one path, so every list costs as much as it adds, and two lists are equal
+exactly when they end at one node, however they were packed. New in a request is
+
+- in each growing list (messages ...) what follows the longest earlier request of the run that it continues; where it
+  continues none (an edited history, a window), the items that the request before it does not have;
+- every other member (tools, model, temperature ...) that is not the same as in the request before it.
+
+Items are compared by canonical form without the ids that every call gets anew; one that is stored apart (longer than `pack.APART`) by its exact text.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import cast
+
+import orjson
+
+from agentloupe.ports.recording import GetBodies
+from agentloupe.words.canonical import SHARED_LISTS, Json, canonical, dumps, loads
+from agentloupe.words.step import Step
+
+__all__ = ["Fresh", "News", "same_value", "text_of", "without_ids"]
+
+GROWING = ("messages", "input", "contents")
+"""Lists that a conversation is appended to."""
+
+_AT_ONCE = 2000
+_TOLD = b'{"$list":{"base":"'  # as a packer writes it; then the digest
+
+
+class _Node:
+    """The end of a list: its last item, and the list without it."""
+
+    __slots__ = ("asked", "before", "depth", "following", "item", "text", "value")
+
+    def __init__(self, before: _Node | None, item: bytes, value: Json) -> None:
+        self.before = before
+        self.item = item
+        self.value = value
+        self.depth: int = before.depth + 1 if before is not None else 0
+        self.following: dict[bytes, _Node] = {}
+        self.asked = False  # a request of the run ended here
+        self.text: bytes | None = None
+
+    def then(self, item: bytes, value: Json) -> _Node:
+        """The list with one item more: its text and its value."""
+        node = self.following.get(item)
+        if node is None:
+            node = self.following[item] = _Node(self, item, value)
+        return node
+
+    def first(self, count: int) -> _Node:
+        """The list's beginning of that many items."""
+        node = self
+        while node.depth > count and node.before is not None:
+            node = node.before
+        if node.depth != count:
+            raise ValueError("a list is told by a range that its base does not have")
+        return node
+
+    def back(self) -> Iterator[_Node]:
+        """The nodes from the end to the first item."""
+        node = self
+        while node.before is not None:
+            yield node
+            node = node.before
+
+    def items(self) -> list[_Node]:
+        """The nodes of all items in order."""
+        return [*self.back()][::-1]
+
+    def values(self) -> Json:
+        """The list itself."""
+        return [node.value for node in self.items()]
+
+    def whole(self) -> bytes:
+        """All items as one text, put together once."""
+        if self.text is None:
+            self.text = b"\n".join(node.item for node in self.items())
+        return self.text
+
+
+class Fresh:
+    """What was new in one request. Equal when the same was new."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self, parts: list[tuple[str, Json]]) -> None:
+        self.parts = parts
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Fresh) and same_value(_as_json(self.parts), _as_json(other.parts))
+
+    __hash__ = None  # type: ignore[assignment]  # compared, never looked up
+
+
+def _as_json(parts: list[tuple[str, Json]]) -> Json:
+    return [[name, value] for name, value in parts]
+
+
+def _by_name(part: tuple[str, Json]) -> str:
+    return part[0]
+
+
+class News:
+    """What was new in the model requests of one run. Reads nothing before it is asked.
+
+    Args:
+        steps: the run's steps in order; others than model steps are passed over.
+        get: the bodies of the run.
+    """
+
+    def __init__(self, steps: Sequence[Step], get: GetBodies) -> None:
+        self._steps = [step for step in steps if step.kind == "llm" and step.input_digest is not None]
+        self._get = get
+        self._root = _Node(None, b"", None)
+        self._nodes: dict[str, _Node] = {}
+        self._texts: dict[str, bytes] = {}
+        self._said: dict[int, Fresh | None] | None = None
+
+    def __call__(self, step: Step) -> Fresh | None:
+        """What was new in a step's request; `None` when it is not known."""
+        if self._said is None:
+            self._said = self._read()
+        return self._said.get(step.idx)
+
+    def _read(self) -> dict[int, Fresh | None]:
+        requests = self._requests()
+        self._fetch_lists(requests.values())
+        said: dict[int, Fresh | None] = {}
+        before: dict[str, _Node] = {}
+        rest: dict[str, bytes] = {}
+        for step in self._steps:
+            request = requests.get(cast("str", step.input_digest))
+            try:
+                said[step.idx] = None if request is None else self._new(request, before, rest)
+            except (KeyError, ValueError, TypeError):
+                said[step.idx] = None  # a body is not there, or is not what a packer writes: verify says so
+        self._nodes, self._texts = {}, {}
+        return said
+
+    # --- bodies
+
+    def _requests(self) -> dict[str, dict[str, Json]]:
+        """The requests' bodies, each with its own text only."""
+        found: dict[str, dict[str, Json]] = {}
+        wanted = dict.fromkeys(cast("str", step.input_digest) for step in self._steps)
+        for digest, text in self._bodies(wanted).items():
+            value = loads(text)
+            if isinstance(value, dict):
+                found[digest] = value
+        return found
+
+    def _bodies(self, wanted: Iterable[str]) -> dict[str, bytes]:
+        found: dict[str, bytes] = {}
+        digests = list(wanted)
+        for start in range(0, len(digests), _AT_ONCE):
+            found.update(self._get(digests[start : start + _AT_ONCE]))
+        return found
+
+    def _fetch_lists(self, requests: Iterable[Mapping[str, Json]]) -> None:
+        """The bodies of the lists, and those by which they are told."""
+        named = (_reference(request.get(name)) for request in requests for name in SHARED_LISTS)
+        wanted = dict.fromkeys(digest for digest in named if digest is not None)
+        while wanted:
+            found = self._bodies(wanted)
+            self._texts.update(found)
+            bases = (_base(text) for text in found.values())
+            wanted = dict.fromkeys(base for base in bases if base is not None and base not in self._texts)
+
+    # --- lists
+
+    def _list(self, value: Json) -> _Node | None:
+        """The node of a request's list; `None` for what is no list."""
+        digest = _reference(value)
+        if digest is not None:
+            return self._told(digest)
+        return self._appended(self._root, value) if isinstance(value, list) else None
+
+    def _told(self, digest: str) -> _Node | None:
+        """The node of a list that is a body of its own."""
+        waiting: list[tuple[str, list[Json]]] = []
+        node = self._nodes.get(digest)
+        while node is None:
+            value = loads(self._texts[digest])
+            told = value.get("$list") if isinstance(value, dict) else None
+            if not isinstance(told, dict):
+                if not isinstance(value, list):
+                    return None
+                node = self._nodes[digest] = self._appended(self._root, value)
+                break
+            waiting.append((digest, cast("list[Json]", told["parts"])))
+            digest = cast("str", told["base"])
+            node = self._nodes.get(digest)
+        for name, parts in reversed(waiting):
+            node = self._nodes[name] = self._apply(parts, node)
+        return node
+
+    def _apply(self, parts: list[Json], base: _Node) -> _Node:
+        """A list from another one: ranges of that and own items by turns."""
+        pairs = cast("list[list[int]]", parts)
+        whole: list[_Node] | None = None
+        node = self._root
+        for i in range(0, len(pairs), 2):
+            start, stop = pairs[i]
+            if node is self._root and start == 0:
+                node = base.first(stop)
+            elif stop > start:
+                whole = base.items() if whole is None else whole
+                for at in whole[start:stop]:
+                    node = node.then(at.item, at.value)
+            node = self._appended(node, cast("list[Json]", parts[i + 1]))
+        return node
+
+    @staticmethod
+    def _appended(node: _Node, items: list[Json]) -> _Node:
+        for item in items:
+            node = node.then(text_of(item), item)
+        return node
+
+    # --- news
+
+    def _new(self, request: Mapping[str, Json], before: dict[str, _Node], rest: dict[str, bytes]) -> Fresh:
+        """What is new in one request; takes it into account for the next one."""
+        fresh: list[tuple[str, Json]] = []
+        now: dict[str, bytes] = {}
+        for name, value in request.items():
+            node = self._list(value) if name in SHARED_LISTS else None
+            if node is not None and name in GROWING:
+                fresh += [(name, without_ids(item)) for item in self._added(node, before.get(name))]
+                before[name] = node
+                continue
+            now[name] = text_of(value) if node is None else node.whole()
+            if rest.get(name) != now[name]:
+                fresh.append((f"set {name}", value if node is None else node.values()))
+        fresh += [(f"unset {name}", None) for name in rest.keys() - now.keys()]
+        rest.clear()
+        rest.update(now)
+        return Fresh(sorted(fresh, key=_by_name))
+
+    @staticmethod
+    def _added(node: _Node, previous: _Node | None) -> list[Json]:
+        added: list[Json] = []
+        for at in node.back():
+            if at.asked:
+                break
+            added.append(at.value)
+        else:
+            if previous is not None:
+                there = Counter(at.item for at in previous.back())
+                fresh = [at for at in node.items() if _is_new(at.item, there)]
+                added = [at.value for at in reversed(fresh)]
+        node.asked = True
+        return added[::-1]
+
+
+def same_value(one: Json, other: Json) -> bool:
+    """Whether two values have one canonical form; quick for what is plainly equal or plainly not."""
+    if one is other:
+        return True
+    if one != other:  # NaN apart, values that Python calls different are different
+        return False
+    return text_of(one) == text_of(other) or canonical(one) == canonical(other)
+
+
+def text_of(value: Json) -> bytes:
+    """A value's text, at the speed of C where that is possible; equal texts are equal values."""
+    try:
+        return orjson.dumps(value)
+    except TypeError:
+        return dumps(value)  # integers beyond 64 bits, lone surrogates
+
+
+_ID_NAMES = frozenset({"id", "tool_call_id", "call_id", "tool_use_id"})
+
+
+def without_ids(item: Json) -> Json:
+    """A message without the ids of calls: its own, its tool calls' and its content parts'."""
+    if not isinstance(item, dict):
+        return item
+    bare = {name: value for name, value in item.items() if name not in _ID_NAMES}
+    for name in ("tool_calls", "content"):
+        inner = bare.get(name)
+        if isinstance(inner, list):
+            bare[name] = [_bare(part) for part in inner]
+    return bare
+
+
+def _bare(part: Json) -> Json:
+    return {k: v for k, v in part.items() if k not in _ID_NAMES} if isinstance(part, dict) else part
+
+
+def _is_new(item: bytes, there: Counter[bytes]) -> bool:
+    """Whether the request before does not have an item (once more)."""
+    if there[item] > 0:
+        there[item] -= 1
+        return False
+    return True
+
+
+def _reference(value: Json) -> str | None:
+    """The digest that stands for a list, if one does."""
+    if isinstance(value, dict) and len(value) == 1:
+        digest = value.get("$ref")
+        return digest if isinstance(digest, str) else None
+    return None
+
+
+def _base(text: bytes) -> str | None:
+    """The list by which another one is told."""
+    if not text.startswith(_TOLD):
+        return None
+    return text[len(_TOLD) : len(_TOLD) + 64].decode("ascii", "replace")

@@ -1,0 +1,133 @@
+"""Secret removal: credentials leave a value before it is digested, keyed or stored. Pure; never changes what it is given.
+
+    found = scrub(value, rules)
+    found.value      # the same object when nothing was removed
+    found.removed    # paths of what was removed: $.headers.Authorization
+
+A removed text becomes `[removed:<rule>]`, so in matching keys a secret counts as its rule's name only. Text inside text
+(JSON in a string, also in a string of that string) is looked at too and keeps its spelling where nothing is removed. A
+rule that fails withholds the text that it failed on; everything else is kept. Never touched: images and other `data:`
+texts, thinking signatures, encrypted content, ids, names in a JSON schema, tokens of log probabilities.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+
+from agentloupe.engine.credentials import BUILT_IN, mark
+from agentloupe.engine.scrubber import Found, Scrubber
+from agentloupe.words.canonical import digest
+from agentloupe.words.jsontext import Json
+
+__all__ = ["NO_RULES", "Rules", "Scrubbed", "rules_from", "scrub", "scrub_text"]
+
+NOTHING: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Rules:
+    """A set of rules: the built-in ones and those of the workspace.
+
+    Attributes:
+        fields: further names of fields whose values are removed.
+        keep: names of fields that the built-in names leave alone.
+        patterns: further shapes in any text, as regular expressions by name.
+        built_in: name of the built-in set; empty switches it off (`NO_RULES`).
+    """
+
+    fields: tuple[str, ...] = ()
+    keep: tuple[str, ...] = ()
+    patterns: Mapping[str, str] = field(default_factory=dict[str, str])
+    built_in: str = BUILT_IN
+
+    def as_json(self) -> dict[str, Json]:
+        """Its stored form, see `rules_from`."""
+        return {
+            "built_in": self.built_in,
+            "fields": list(self.fields),
+            "keep": list(self.keep),
+            "patterns": dict(self.patterns),
+        }
+
+    @cached_property
+    def digest(self) -> str:
+        """What a run stores to say which rules held."""
+        return digest(self.as_json())
+
+
+NO_RULES = Rules(built_in="")
+
+
+def rules_from(stored: Json) -> Rules:
+    """Rules from their stored form; what is missing or of a wrong kind counts as empty."""
+    have = stored if isinstance(stored, dict) else {}
+
+    def names(key: str) -> tuple[str, ...]:
+        found = have.get(key)
+        return tuple(str(name) for name in found) if isinstance(found, list) else ()
+
+    patterns = have.get("patterns")
+    return Rules(
+        names("fields"),
+        names("keep"),
+        {name: str(text) for name, text in patterns.items()} if isinstance(patterns, dict) else {},
+        str(have.get("built_in", BUILT_IN)),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Scrubbed:
+    """A value after secret removal.
+
+    Attributes:
+        value: the value; the very object that was given when nothing was removed.
+        removed: paths of what was removed, in order; names that may be a user's text are shown as `*`.
+        withheld: paths of texts on which a rule failed; their values are removed as well.
+    """
+
+    value: Json
+    removed: tuple[str, ...] = NOTHING
+    withheld: tuple[str, ...] = NOTHING
+
+
+def scrub(value: Json, rules: Rules) -> Scrubbed:
+    """Removes credentials from a JSON value. Never raises, never changes `value`."""
+    if value is None or isinstance(value, bool | int | float):
+        return Scrubbed(value)
+    found = Found()
+    try:
+        clean = _scrubber(rules.digest, _Held(rules)).scrub(value, found)
+    except Exception:  # noqa: BLE001  # whatever failed: nothing unchecked may be stored
+        return Scrubbed(mark("withheld"), NOTHING, ("$",))
+    if clean is value:
+        return Scrubbed(value)
+    return Scrubbed(clean, tuple(f"${path}" for path in found.removed), tuple(f"${path}" for path in found.withheld))
+
+
+def scrub_text(text: str, rules: Rules) -> str:
+    """Removes credentials from one text (a message, a traceback, a log line)."""
+    found = scrub(text, rules).value
+    return found if isinstance(found, str) else ""
+
+
+class _Held:
+    """Carries rules past the cache, which goes by their digest."""
+
+    __slots__ = ("rules",)
+
+    def __init__(self, rules: Rules) -> None:
+        self.rules = rules
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Held)
+
+    def __hash__(self) -> int:
+        return 0
+
+
+@lru_cache(maxsize=16)
+def _scrubber(_: str, held: _Held) -> Scrubber:
+    rules = held.rules
+    return Scrubber(rules.fields, rules.keep, rules.patterns, built_in=bool(rules.built_in))

@@ -1,0 +1,430 @@
+"""The recorder: the boundary that performs every call and appends what happened.
+
+It never breaks the agent. What fails inside it (a full disk, a value that cannot be read, a fault of its own) lowers the
+run's coverage and is said once; the agent goes on with its own values. Two things stop a call before it is performed: a
+write effect whose intent cannot be made durable (`EffectRefused`), and, in strict sessions or before a write effect,
+arguments that cannot be recorded (`Unrecordable`).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import orjson
+
+from agentloupe.engine.book import Book
+from agentloupe.engine.privacy import Rules, Scrubbed, scrub
+from agentloupe.engine.toolwatch import ToolWatch
+from agentloupe.ports import ambient, codecs
+from agentloupe.ports.pack import Packer
+from agentloupe.ports.protocols import Perform, RunWriter
+from agentloupe.ports.scribe import Entry, Scribe, Started
+from agentloupe.words.call import Attrs, Call, Kind, Outcome, OutcomeStatus
+from agentloupe.words.canonical import Json, digest, key_of
+from agentloupe.words.errors import EffectRefused, LoupeError, Unrecordable
+from agentloupe.words.run import Coverage
+
+__all__ = ["Recorder", "error_name", "idempotency_key", "status_of", "unrecordable_in", "what_is_lost"]
+
+_log = logging.getLogger("agentloupe")
+
+_RANK: tuple[Coverage, ...] = ("full", "control_flow", "limited_replay", "trace_only", "lossy")
+_NOTES = 20
+_SAID = frozenset({"state", "check"})  # said by the program, not done: they take no time
+_PLAIN_READS = frozenset({"clock", "random", "id"})
+
+
+def idempotency_key(scope: str, name: str, key: str, occurrence: int) -> str:
+    """The key of one write effect, 64 hex digits.
+
+    It comes from the task (or, without one, the run), the tool, its arguments and how often they were asked for before;
+    never from an attempt or the time. So a resumed run uses the same key, and a fork its own.
+    """
+    return digest(["write", scope, name, key, occurrence])
+
+
+def error_name(error: BaseException) -> str:
+    """The class of an exception as headers name it: bare for built-in ones, else with its module."""
+    kind = type(error)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def status_of(error: BaseException) -> OutcomeStatus:
+    """`cancelled` for what stops code from outside (Ctrl-C, a cancelled task, a closed generator), else `error`."""
+    if isinstance(error, KeyboardInterrupt | GeneratorExit):
+        return "cancelled"
+    return "cancelled" if type(error).__name__ == "CancelledError" and not isinstance(error, Exception) else "error"
+
+
+def unrecordable_in(value: Json) -> tuple[tuple[str, str], ...]:
+    """Paths and types of what `codecs` marked as unrecordable in a wire value."""
+    try:
+        if b'{"$unrecordable":' not in orjson.dumps(value):
+            return ()
+    except TypeError:
+        pass  # integers beyond orjson's range: look at every part
+    found: list[tuple[str, str]] = []
+    stack: list[Json] = [value]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, list):
+            stack.extend(reversed(item))
+        elif isinstance(item, dict):
+            marked = item.get("$unrecordable") if len(item) == 1 else None
+            if isinstance(marked, dict):
+                found.append((str(marked.get("path", "$")), str(marked.get("type", "?"))))
+            else:
+                stack.extend(reversed(item.values()))
+    return tuple(found)
+
+
+class _Turn(ambient.HasPlace):
+    """One call on its way."""
+
+    __slots__ = ("began", "call", "key", "recorded")
+
+    def __init__(self, place: ambient.Place, call: Call) -> None:
+        self.place = place
+        self.call = call
+        self.key = ""
+        self.began = 0.0
+        self.recorded = False
+
+
+@dataclass(slots=True)
+class _Covered:
+    """What a run's recording lacks."""
+
+    level: Coverage = "full"
+    notes: list[str] | None = None
+
+    def lower(self, level: Coverage, note: str) -> None:
+        if _RANK.index(level) > _RANK.index(self.level):
+            self.level = level
+        self.notes = self.notes if self.notes is not None else []
+        if note not in self.notes and len(self.notes) < _NOTES:
+            self.notes.append(note)
+
+
+class Recorder:
+    """Records one run.
+
+    Args:
+        writer: the run's only writer.
+        scribe: makes the events.
+        rules: of secret removal.
+        scope: what write effects' keys are made from: the task id, or the run id.
+        strict: an unrecordable value raises.
+        refuse_writes: a write effect whose intent cannot be stored is refused.
+    """
+
+    forgettable = True
+
+    def __init__(
+        self,
+        writer: RunWriter,
+        scribe: Scribe,
+        *,
+        rules: Rules,
+        scope: str,
+        strict: bool = False,
+        refuse_writes: bool = True,
+    ) -> None:
+        self.rules = rules
+        self.model_calls = 0
+        self._book = Book(writer)
+        self._scribe = scribe
+        self._scope = scope
+        self._strict = strict
+        self._refuse_writes = refuse_writes
+        self._covered = _Covered()
+        self._watch = ToolWatch()
+        self._writes: dict[tuple[str, str], int] = {}
+        self._said: set[str] = set()
+        self._over = False
+        self._going_on: dict[str, Call] = {}
+        self._lock = threading.RLock()
+
+    @property
+    def run_id(self) -> str:
+        """The run that is being recorded."""
+        return self._book.writer.run_id
+
+    # --- the boundary -------------------------------------------------------------------------------------------------
+
+    def decide(self, call: Call) -> Perform:
+        """Always: perform. Raises `EffectRefused` or `Unrecordable`, see above."""
+        where = ambient.place()
+        if self._over:
+            self._say("late", f"run {self.run_id} has ended: call {call.name!r} is kept out of it")
+            if call.effect == "write" and self._refuse_writes:
+                raise EffectRefused(f"run {self.run_id} has ended: write effect {call.name!r} cannot be recorded")
+            return Perform()
+        turn = _Turn(where, call)
+        perform = Perform(token=turn)
+        try:
+            self._open(turn, perform)
+        except (EffectRefused, Unrecordable):
+            raise
+        except Exception as fault:  # noqa: BLE001  # a fault of the recorder is not the agent's
+            self._trouble(fault)
+            self._refuse_unrecorded(turn)
+        turn.began = ambient.monotonic_ms()
+        return perform
+
+    def finished(self, perform: Perform, value: object) -> object:
+        """Stores the result; returns the very same. Raises `Unrecordable` in strict sessions, after storing."""
+        turn = perform.token
+        if not isinstance(turn, _Turn):
+            return value
+        took = ambient.monotonic_ms() - turn.began
+        lost: Sequence[tuple[str, str]] = ()
+        try:
+            output, lost = self._encode(turn.call, value)
+            self._lower_for(lost, f"result of {turn.call.name}")
+            self._close(turn, "ok", output, {**_facts(turn.call, output), **perform.facts}, took)
+        except Exception as fault:  # noqa: BLE001  # see decide
+            self._trouble(fault)
+        if lost and self._strict:
+            raise Unrecordable(what_is_lost(f"the result of {turn.call.name!r}", lost))
+        return value
+
+    def failed(self, perform: Perform, error: BaseException) -> None:
+        """Stores the exception."""
+        turn = perform.token
+        if not isinstance(turn, _Turn):
+            return
+        took = ambient.monotonic_ms() - turn.began
+        status = status_of(error)
+        if turn.call.effect == "write" and status == "cancelled":
+            status = "unknown"  # stopped in the middle: nobody saw whether it happened
+        try:
+            facts: dict[str, Json] = {**perform.facts, "error_class": error_name(error)}
+            code = getattr(error, "status_code", None)
+            if isinstance(code, int) and not isinstance(code, bool):
+                facts["status_code"] = code
+            self._close(turn, status, codecs.encode(error).wire, facts, took)
+        except Exception as fault:  # noqa: BLE001  # see decide
+            self._trouble(fault)
+
+    def ran_off(self, what: str, inner: bool) -> None:
+        """Something is done in a thread that does not have the run's context: the recording lacks it, and says so.
+
+        What happens inside of a recorded call is not asked for again, so that its loss changes nothing.
+        """
+        if self._over or inner:
+            return
+        note = f"{what} ran outside the run's context (in a thread, or as a run of its own)"
+        self._covered.lower("control_flow", note)
+        self._say("ran off", f"run {self.run_id}: {note}: it is not in this recording")
+
+    # --- the run ------------------------------------------------------------------------------------------------------
+
+    def start(self, what: Started) -> None:
+        """Stores `run.started`. Never raises."""
+        try:
+            self._lower_for(unrecordable_in(what.arguments), "the agent's arguments")
+            arguments = self._scrubbed(what.arguments, "arguments").value
+            with self._lock:
+                self._book.append(self._scribe.started(replace(what, arguments=arguments), ambient.now()))
+            self._check_book()
+        except Exception as fault:  # noqa: BLE001  # see decide
+            self._trouble(fault)
+
+    def end(self, status: OutcomeStatus, output: Json, facts: Attrs) -> None:
+        """Stores `run.finished` and gives the run up. Later calls are kept out. Never raises; only the first counts."""
+        with self._lock:
+            if self._over:
+                return
+            self._over = True
+        try:
+            clean = self._scrubbed(output, "result")
+            self._lower_for(unrecordable_in(clean.value), "the run's result")
+            for call in self._going_on.values():
+                self._covered.lower("limited_replay", f"{call.kind} {call.name} had not ended when the run did")
+            for name in self._watch.undecorated():
+                self._covered.lower("control_flow", f"tool {name!r} ran outside the boundary: decorate it with @tool")
+            self._store_end(status, clean, facts)
+        except Exception as fault:  # noqa: BLE001  # see decide
+            self._trouble(fault)
+        finally:
+            self._book.close()
+            self._check_book()
+
+    def _store_end(self, status: OutcomeStatus, clean: Scrubbed, facts: Attrs) -> None:
+        self._book.check()
+        if self._book.failed is not None:
+            self._covered.lower("lossy", f"the store failed meanwhile ({error_name(self._book.failed)})")
+        attrs: dict[str, Json] = {**facts, "coverage": self._covered.level, "dropped": self._book.dropped}
+        if self._covered.notes:
+            attrs["coverage_notes"] = list[Json](self._covered.notes)
+        if clean.removed:
+            attrs["removed"] = list[Json](clean.removed)
+        outcome = Outcome(status=status, output=clean.value, attrs=attrs)
+        with self._lock:
+            self._book.append(self._scribe.finished(outcome, ambient.now()), last=True)
+
+    # --- calls --------------------------------------------------------------------------------------------------------
+
+    def _open(self, turn: _Turn, perform: Perform) -> None:
+        call = turn.call
+        if call.cheap and call.input is None:
+            turn.key, turn.recorded = _key_of_read(call.kind, call.name), True
+            return
+        if call.lost:
+            self._lower_for(call.lost, f"arguments of {call.name}")
+            if self._strict or call.effect == "write":
+                raise Unrecordable(what_is_lost(f"the arguments of {call.name!r}", call.lost))
+        if "not_recorded" in call.attrs:
+            why = call.attrs["not_recorded"]
+            self._covered.lower("limited_replay", f"{call.name} passed without a record ({why})")
+        clean = self._scrubbed(call.input, f"arguments of {call.name}")
+        if clean.removed:
+            attrs: dict[str, Json] = {**call.attrs, "removed": list[Json](clean.removed)}
+            turn.call = call = replace(call, input=clean.value, attrs=attrs)
+        turn.key = key_of(call.kind, call.name, call.input)
+        extra: dict[str, Json] = {}
+        with self._lock:
+            if call.kind == "llm":
+                self.model_calls += 1
+                self._watch.requested(call.input)
+            elif call.kind == "tool":
+                self._watch.performed(call.name)
+            if call.effect == "write":
+                extra["idempotency_key"] = perform.facts["idempotency_key"] = self._next_write(call.name, turn.key)
+            entry = self._scribe.opened(call, turn.place, turn.key, ambient.now(), extra)
+            turn.recorded = self._book.append(entry, hold=call.effect != "write") if entry.drafts else True
+            self._going_on[turn.place.call_id] = call
+            if not turn.recorded and call.effect == "write":
+                self._not_durable(turn, entry)
+        self._check_book()
+
+    def _next_write(self, name: str, key: str) -> str:
+        occurrence = self._writes.get((name, key), 0)
+        self._writes[name, key] = occurrence + 1
+        return idempotency_key(self._scope, name, key, occurrence)
+
+    def _not_durable(self, turn: _Turn, intent: Entry) -> None:
+        """The intent of a write effect is not stored: refuse, or go on by setting."""
+        self._check_book()
+        if not self._refuse_writes:
+            turn.recorded = self._book.append(intent)
+            return
+        self._going_on.pop(turn.place.call_id, None)
+        why = self._book.failed
+        denied = self._scribe.denied(turn.call, turn.place, turn.key, "store", ambient.now())
+        self._book.append(replace(denied, bodies=(*intent.bodies, *denied.bodies)))
+        raise EffectRefused(
+            f"write effect {turn.call.name!r} was not started: its intent could not be stored",
+            hint='mend the store, or set write_without_store = "allow"',
+        ) from why
+
+    def _refuse_unrecorded(self, turn: _Turn) -> None:
+        if turn.call.effect == "write" and self._refuse_writes:
+            raise EffectRefused(f"write effect {turn.call.name!r} was not started: its intent could not be recorded")
+
+    def _close(self, turn: _Turn, status: OutcomeStatus, output: Json, facts: Attrs, took: float) -> None:
+        if self._over:
+            self._say("late", f"run {self.run_id} has ended: the end of call {turn.call.name!r} is kept out of it")
+            return
+        if not turn.recorded:
+            return
+        call = turn.call
+        clean = self._clean_output(call, output)
+        attrs = self._clean_facts(facts)
+        if clean.removed:
+            attrs["removed_from_output"] = list[Json](clean.removed)
+        if not call.cheap and call.kind not in _SAID:
+            attrs["ms"] = round(took, 3)
+        outcome = Outcome(status=status, output=clean.value, attrs=attrs)
+        with self._lock:
+            self._going_on.pop(turn.place.call_id, None)
+            if call.kind == "llm" and status == "ok":
+                self._watch.answered(clean.value)
+            self._book.append(self._scribe.closed(call, turn.place, turn.key, outcome, ambient.now()))
+        self._check_book()
+
+    def _clean_output(self, call: Call, output: Json) -> Scrubbed:
+        if call.kind == "env":  # the variable's name says what its value is
+            named = self._scrubbed({call.name: output}, f"variable {call.name}")
+            value = next(iter(named.value.values())) if isinstance(named.value, dict) else None
+            return Scrubbed(value, ("$",) if named.removed else ())
+        return Scrubbed(output) if call.kind in _PLAIN_READS else self._scrubbed(output, f"result of {call.name}")
+
+    def _clean_facts(self, facts: Attrs) -> dict[str, Json]:
+        clean = scrub(dict(facts), self.rules).value if facts else None
+        return clean if isinstance(clean, dict) else {}
+
+    def _encode(self, call: Call, value: object) -> tuple[Json, Sequence[tuple[str, str]]]:
+        try:
+            output = call.encode(value)
+        except Exception as fault:  # noqa: BLE001  # a codec that fails must not cost the call its record
+            self._covered.lower(
+                "limited_replay", f"the result of {call.name} could not be encoded ({error_name(fault)})"
+            )
+            output = codecs.encode(value).wire
+        return output, () if call.kind in _PLAIN_READS else unrecordable_in(output)
+
+    def _scrubbed(self, value: Json, what: str) -> Scrubbed:
+        clean = scrub(value, self.rules)
+        if clean.withheld:
+            note = f"{what}: a rule of secret removal failed, {len(clean.withheld)} values were withheld"
+            self._covered.lower("limited_replay", note)
+            self._say("withheld", f"run {self.run_id}: {note}")
+        return clean
+
+    # --- what goes wrong ----------------------------------------------------------------------------------------------
+
+    def _lower_for(self, lost: Sequence[tuple[str, str]], what: str) -> None:
+        for path, kind in lost[:_NOTES]:
+            self._covered.lower("limited_replay", f"{what}: {path} of type {kind} could not be recorded")
+        if lost:
+            path, kind = lost[0]
+            self._say(
+                f"lost {kind}",
+                f"run {self.run_id}: {what}: {path} of type {kind} could not be recorded; "
+                "the agent has it, a replay will not (teach it with agentloupe.ports.codecs.register)",
+            )
+
+    def _check_book(self) -> None:
+        failed = self._book.failed
+        if failed is not None:
+            self._covered.lower("lossy", f"the store failed meanwhile ({error_name(failed)})")
+            said = str(failed) if isinstance(failed, LoupeError) else error_name(failed)
+            self._say("store", f"run {self.run_id} is not recorded whole: {said}; the agent goes on")
+
+    def _trouble(self, fault: BaseException) -> None:
+        self._scribe.packer = Packer()  # what the old one gave out may never have been stored
+        self._covered.lower("lossy", f"the recorder failed ({error_name(fault)})")
+        self._say("fault", f"run {self.run_id} is not recorded whole: {error_name(fault)}; the agent goes on", fault)
+
+    def _say(self, topic: str, text: str, fault: BaseException | None = None) -> None:
+        """One warning a topic and run. By `logging`, since a warning may be an error to the program."""
+        if topic not in self._said:
+            self._said.add(topic)
+            _log.warning(text)
+            if fault is not None:
+                _log.debug("the fault", exc_info=fault)
+
+
+@lru_cache(maxsize=1024)
+def _key_of_read(kind: Kind, name: str) -> str:
+    return key_of(kind, name, None)
+
+
+def _facts(call: Call, output: Json) -> Attrs:
+    try:
+        return call.facts(output)
+    except Exception as fault:  # noqa: BLE001  # an answer of an odd shape has no facts
+        return {"facts_failed": error_name(fault)}
+
+
+def what_is_lost(what: str, lost: Sequence[tuple[str, str]]) -> str:
+    """Says of `what` which part cannot be recorded."""
+    path, kind = lost[0]
+    more = f" (and {len(lost) - 1} more)" if len(lost) > 1 else ""
+    return f"{what} cannot be recorded: {path} is of type {kind}{more}"

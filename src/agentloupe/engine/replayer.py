@@ -1,0 +1,687 @@
+"""The strict replay: every call of the control logic must be the next one of its lane, and is answered from the tape.
+
+    tape -> Replayer.decide(call) -> Serve(recorded result), or the stop signal `ReplayMismatch`
+
+Nothing is ever performed but the program's own work (nested agents, state changes, checks), which is compared when it is
+done. The first disagreement poisons the replay: every later call fails too, whatever the program catches, and the
+verdict comes from here, never from what comes out of the agent.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, NoReturn, cast, get_args
+
+from agentloupe import __version__
+from agentloupe.engine.edits import Edit, Op, Path, apply_edits, parse_path, same, value_at
+from agentloupe.engine.expectations import Expectations, Expected
+from agentloupe.engine.explain import Explainer, digest_of
+from agentloupe.engine.guard import Leak
+from agentloupe.engine.recorder import status_of
+from agentloupe.engine.report import LEVELS, Divergence, DivergenceKind, Level, ReplayReport, Side, Verdict
+from agentloupe.engine.serving import Bodies, LaneCursor
+from agentloupe.engine.tape import PATCHED, RecordedCall, Tape, outer_of
+from agentloupe.ports import codecs
+from agentloupe.ports.ambient import Caller, HasPlace, Place, caller, place
+from agentloupe.ports.protocols import Perform, Serve
+from agentloupe.words.call import Call
+from agentloupe.words.canonical import Json, digest, key_of
+from agentloupe.words.errors import Corrupt, Damaged, EffectRefused, LoupeError, NotRebuildable, ReplayMismatch
+
+__all__ = ["NOT_OBSERVED", "Reached", "Replayer", "Settings"]
+
+OWN_WORK: Final = frozenset({"agent", "state", "check"})
+"""Kinds whose work is control logic itself: done again in a replay, and compared."""
+
+_VALUES: Final = frozenset({"state", "check"})
+"""Kinds that say what the program came to: their input is a result, compared at the level `state`."""
+
+NOT_OBSERVED: Final = ("direct reads of clock, random, os.environ",)
+"""What no replay can see; only `doctor` looks for it."""
+
+REFUSALS: Final = 1000
+"""So many calls of a program that goes on after the stop signal are refused before `Settings.gave_up` is called."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """The recorded failure that `--until-failure` leads to.
+
+    Attributes:
+        call: the call as the program makes it now.
+        recorded: the same on the tape.
+        error: the recorded exception.
+    """
+
+    call: Call
+    recorded: RecordedCall
+    error: BaseException
+
+
+def _same(value: Json) -> Json:
+    return value
+
+
+def _nothing() -> None:
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How a replay is done.
+
+    Attributes:
+        level: how much must agree.
+        scrub: the recording's rules of redaction, applied to what the program says before it is compared.
+        rules: their digest.
+        expected: differences that a fix is meant to make.
+        until_failure: stop at the recorded failure; a function is called there with `Reached`, in the caller's frames.
+        stopped: called once when the program is told to stop. gave_up: called once when it does not.
+        isolation: how the way out is shut, for the report.
+        not_covered: what cannot be watched, for the report.
+    """
+
+    level: Level = "content"
+    scrub: Callable[[Json], Json] = _same
+    rules: str | None = None
+    expected: Sequence[Expected] = ()
+    until_failure: bool | Callable[[Reached], None] = False
+    stopped: Callable[[], None] = _nothing
+    gave_up: Callable[[], None] = _nothing
+    isolation: str = "in process"
+    not_covered: tuple[str, ...] = NOT_OBSERVED
+
+
+class _Token(HasPlace):
+    """What the program does itself: the recorded call that it is to be compared with."""
+
+    __slots__ = ("call", "recorded")
+
+    def __init__(self, where: Place, call: Call, recorded: RecordedCall) -> None:
+        self.place = where
+        self.call = call
+        self.recorded = recorded
+
+
+class Replayer:
+    """A `Boundary` that answers from a tape. Safe to call from several threads.
+
+    Args:
+        tape: of a verified recording.
+        settings: see `Settings`.
+    """
+
+    def __init__(self, tape: Tape, settings: Settings | None = None) -> None:
+        self.tape = tape
+        self.settings = settings or Settings()
+        self.explainer = Explainer(tape)
+        self.bodies = Bodies(tape.recording, [c.output_digest for c in tape.driven if c.output_digest is not None])
+        self.expectations = Expectations(self.settings.expected)
+        self.notes: list[str] = []
+        self._lock = threading.RLock()
+        self._lanes: dict[str, LaneCursor] = {}
+        self._last: RecordedCall | None = None
+        self._served: set[str] = set()
+        self._refused = 0
+        self._stop: ReplayMismatch | None = None
+        self._verdict: Verdict | None = None
+        self._divergence: Divergence | None = None
+        self._differences: list[Divergence] = []
+        self._levels: dict[Level, bool | None] = dict.fromkeys(LEVELS)
+        self._failure = _failure_of(tape) if self.settings.until_failure else None
+        self._ended = False
+        self._message: str | None = None
+        self._edits: list[tuple[Path, Op, Json]] | None = None
+        self._limited: BaseException | None = None
+
+    # --- the boundary -------------------------------------------------------------------------------------------------
+
+    def decide(self, call: Call) -> Serve | Perform:
+        """Answers from the tape, or stops."""
+        with self._lock:
+            if self._stop is not None:
+                self._refuse()
+            where = place()
+            given = self.settings.scrub(call.input)
+            key = key_of(call.kind, call.name, given)
+            if call.kind == "check" and call.name.startswith(PATCHED):
+                return Serve(any(recorded.mark for recorded in self.tape.with_key(key)))
+            lane = self._lane(where.lane)
+            recorded = lane.next()
+            self._keep_limit(lane, (call, where), recorded)
+            if recorded is None or not (self._agree(recorded, call, key) or self._overridden(recorded, call, given)):
+                recorded = self._disagree(lane, (call, where, key, given))
+            lane.take(recorded)
+            if recorded.kind in _VALUES and self._key(recorded) != key:
+                self._differ("state", recorded, recorded.input_digest, given)
+            answer = (
+                self._answer(call, where, recorded) if recorded is not self._failure else self._reach(call, recorded)
+            )
+            self._last = recorded
+            self._served.add(recorded.call_id)
+        if isinstance(answer, Reached):
+            self._hand_over(answer)
+        return answer
+
+    def _keep_limit(self, lane: LaneCursor, made: tuple[Call, Place], recorded: RecordedCall | None) -> None:
+        """A fork that a limit stopped asked no model any more: it is stopped there again, and stays so.
+
+        What the model would have been asked is not in the recording, so any model call comes to that place.
+        """
+        call, where = made
+        here = recorded is not None and recorded.attrs.get("limit") is True and recorded.kind == "other"
+        if self._limited is None and recorded is not None and here and call.kind == "llm":
+            answer = self._answer(replace(call, kind="other", cheap=False), where, recorded)
+            lane.take(recorded)
+            self._last = recorded
+            self._served.add(recorded.call_id)
+            self._limited = answer.error if isinstance(answer, Serve) else None
+        if self._limited is not None:
+            raise self._limited
+
+    def finished(self, perform: Perform, value: object) -> object:
+        """Compares the program's own work with what it was in the recording."""
+        token = perform.token
+        if isinstance(token, _Token) and self._stop is None:
+            with self._lock:
+                self._leftovers(token.recorded.call_id + "~")
+                given = self.settings.scrub(token.call.encode(value))
+                self._compare_own(token.recorded, "ok", given)
+        return value
+
+    def failed(self, perform: Perform, error: BaseException) -> None:
+        """The program's own work raised; was that so in the recording?"""
+        token = perform.token
+        if isinstance(token, _Token) and self._stop is None and not isinstance(error, ReplayMismatch):
+            with self._lock:
+                given = self.settings.scrub(codecs.encode(error).wire)
+                self._compare_own(token.recorded, status_of(error), given)
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    def end(self, status: str, output: Json) -> None:
+        """The program has ended: nothing may be left, and the result must be the recorded one.
+
+        Args:
+            status: `ok`, `error` or `cancelled`.
+            output: `{"result": ...}`, or the exception, in wire form.
+
+        Raises:
+            ReplayMismatch: it ended otherwise than recorded.
+        """
+        with self._lock:
+            self._ended = True
+            if self._stop is not None:
+                raise self._stop
+            if self._limited is not None:
+                status, output = "error", codecs.encode(self._limited).wire
+            for path in self.tape.lanes:
+                self._leftovers(path)
+            self._levels["flow"] = True
+            self._compare_end(status, self.settings.scrub(output))
+            absent = self.expectations.absent()
+            if absent:
+                self._halt(Divergence(kind="not_as_expected", message=f"did not appear: {'; '.join(map(str, absent))}"))
+            self._verdict = "reached" if self.settings.until_failure and status != "ok" else "pass"
+            if self._verdict == "reached":
+                self._message = "reached the recorded failure: the agent itself raised, after its last call"
+
+    def leaked(self, leak: Leak) -> ReplayMismatch:
+        """A real call went past the boundary; it is refused with what this returns."""
+        return self.strayed(f"{leak.what} ({leak.event}) {leak.target}".rstrip(), leak.caller)
+
+    def ran_off(self, what: str, inner: bool) -> NoReturn:
+        """Something is tried in a thread without the run's context, or as a run of its own: it would be real."""
+        del inner
+        raise self.strayed(f"outside of the run's context: {what}", caller())
+
+    def strayed(self, message: str, line: Caller | None) -> ReplayMismatch:
+        """Something would have reached the world. After the recorded run has ended that is no part of the verdict."""
+        with self._lock:
+            if self._stop is None and self._ended:
+                note = f"after the run the program went on, and was stopped: {message}"
+                if note not in self.notes:
+                    self.notes.append(note)
+                return ReplayMismatch(note, kind="leak")
+            if self._stop is None:
+                self._set(self.explainer.leak(message, self._lane("0").next(), self._last, line))
+            return self._again()
+
+    @property
+    def progress(self) -> int:
+        """How many calls were answered so far."""
+        return len(self._served)
+
+    def stand_still(self) -> ReplayMismatch:
+        """Stops a program that makes no call any more, at the call that the tape waits for."""
+        with self._lock:
+            paths = [p for p in self.tape.lanes if (around := outer_of(p)) is None or around in self._served]
+            left = [lane.next() for lane in map(self._lane, paths)]
+            awaited = min((call for call in left if call), key=lambda call: call.first_seq, default=None)
+            return self.abandon("diverged", self.explainer.awaited(awaited, self._last))
+
+    def abandon(self, verdict: Verdict, divergence: Divergence) -> ReplayMismatch:
+        """Stops for a reason from outside (another agent was started, nothing moves)."""
+        with self._lock:
+            if self._stop is None:
+                self._set(divergence, verdict)
+            return self._again()
+
+    def differs_at_start(self, kind: DivergenceKind, was: Json, actual: Side, line: Caller | None) -> None:
+        """The agent that starts is not the recorded one, or has other arguments. Raises unless that is expected."""
+        with self._lock:
+            found = self.explainer.start_difference(kind, was, actual, line)
+            sequence = self.tape.started.sequence
+            self._accept(found, (sequence, sequence))
+
+    def snapshot(self) -> Mapping[str, Json]:
+        """The recorded snapshot; empty when there is none."""
+        found = self.value_or_none(self.tape.started.bodies.get("snapshot"))
+        return found if isinstance(found, dict) else {}
+
+    @property
+    def ended(self) -> bool:
+        """Whether the program has come to its end."""
+        return self._ended
+
+    @property
+    def stopped(self) -> bool:
+        """Whether there is a first disagreement already."""
+        return self._stop is not None
+
+    def report(self) -> ReplayReport:
+        """What was found. Without an end of the program it counts as having ended early."""
+        with self._lock:
+            verdict = self._verdict or "could_not_run"
+            divergence = self._divergence
+            return ReplayReport(
+                run_id=self.tape.recording.run_id,
+                verdict=verdict,
+                reason=divergence.reason or divergence.kind if divergence else None if self._verdict else "no_session",
+                level=self.settings.level,
+                levels=dict(self._levels),
+                events=len(self.tape.recording.events),
+                consumed=self._consumed(verdict),
+                calls=len(self._served),
+                divergence=divergence,
+                differences=tuple(self._differences),
+                isolation=self.settings.isolation,
+                not_covered=self.settings.not_covered,
+                notes=tuple(self.notes),
+                version=__version__,
+                rules=self.settings.rules,
+                message=self._message if self._verdict else "the program ended without starting the recorded agent",
+            )
+
+    # --- agreeing -----------------------------------------------------------------------------------------------------
+
+    def _lane(self, path: str) -> LaneCursor:
+        lane = self._lanes.get(path)
+        if lane is None:
+            calls = [call for call in self.tape.lane(path) if not call.inner and not call.mark]
+            lane = self._lanes[path] = LaneCursor(calls)
+        return lane
+
+    def _agree(self, recorded: RecordedCall, call: Call, key: str) -> bool:
+        if recorded.kind != call.kind or recorded.name != call.name:
+            return False
+        return recorded.kind in _VALUES or self._key(recorded) == key
+
+    def _overridden(self, recorded: RecordedCall, call: Call, given: Json) -> bool:
+        """Whether a fork's recorded request is this one with the fork's recorded overrides in it."""
+        if not recorded.kind == call.kind == "llm" or not isinstance(given, dict) or not self._overrides():
+            return False
+        # Names say the model, which an override may have changed; the key holds it anyway.
+        wanted = self._key(recorded)
+        for chosen in self._choices(recorded):
+            edits = [Edit(path, op, value, path, value_at(given, path)) for path, op, value in chosen]
+            changed, applied = apply_edits(given, edits)
+            if applied and key_of(call.kind, call.name, changed) == wanted:
+                return True
+        return False
+
+    def _choices(self, recorded: RecordedCall) -> Iterator[Sequence[tuple[Path, Op, Json]]]:
+        """Which overrides this request may have had: a fork of a fork has those of its ancestors before its own."""
+        whole = self._overrides()
+        was = self.value_or_none(recorded.input_digest)
+        seen = [edit for edit in whole if edit[1] == "remove" or same(value_at(was, edit[0]), edit[2])]
+        if seen:
+            yield seen
+        for count in range(len(whole), 0, -1):
+            yield whole[:count]
+
+    def _overrides(self) -> Sequence[tuple[Path, Op, Json]]:
+        if self._edits is None:
+            bodies = self.tape.started.bodies
+            stored = [self.value_or_none(bodies.get(label)) for label in ("inherited", "overrides")]
+            self._edits = [
+                (parse_path(str(change["path"])), cast("Op", change["op"]), change.get("value"))
+                for changes in stored
+                for change in (changes if isinstance(changes, list) else ())
+                if isinstance(change, dict) and change.get("op") in get_args(Op)
+            ]
+        return self._edits
+
+    def _key(self, recorded: RecordedCall) -> str:
+        """The recorded key; where the recording lacks it, the key of the recorded input. Never nothing."""
+        if recorded.input_key is not None:
+            return recorded.input_key
+        if recorded.input_digest is None and recorded.kind in ("llm", "tool"):
+            self._halt_damaged(
+                Corrupt(f"sequence {recorded.first_seq} has neither an input key nor an input", reason="no_input"),
+                recorded,
+            )
+        try:
+            value = None if recorded.input_digest is None else self.tape.recording.body(recorded.input_digest)
+        except Damaged as wrong:
+            self._halt_damaged(wrong, recorded)
+        recorded.input_key = key_of(recorded.kind, recorded.name, value)
+        return recorded.input_key
+
+    def _answer(self, call: Call, where: Place, recorded: RecordedCall) -> Serve | Perform:
+        if recorded.kind in OWN_WORK:
+            # Calls inside a nested agent find their lane under its recorded place, also where calls were left out.
+            there = Place(recorded.lane, recorded.n, where.span_id, where.parent_span_id)
+            return Perform(token=_Token(there, call, recorded))
+        if recorded.status == "denied":
+            why = recorded.attrs.get("why")
+            return Serve(error=EffectRefused(f"{recorded.name} was not allowed: {why}"))
+        try:
+            output = self._output(recorded)
+        except Damaged as wrong:
+            self._halt_damaged(wrong, recorded)
+        try:
+            value = _result_of(call, recorded, output) if recorded.status == "ok" else codecs.decode(output)
+        except Exception as wrong:  # noqa: BLE001  # also what a codec or a client's types raise on a foreign shape
+            self._halt_unbuilt(wrong, recorded)
+        if recorded.status == "ok":
+            if isinstance(value, BaseException) and call.cheap:
+                wrong = Corrupt("a read that gave an exception and is not marked as failed", reason="status")
+                self._halt_damaged(wrong, recorded)
+            return Serve(value)
+        if not isinstance(value, BaseException):
+            self._halt_damaged(Corrupt("a failed call whose outcome is no exception", reason="no_exception"), recorded)
+        return Serve(error=value)
+
+    def _output(self, recorded: RecordedCall) -> Json:
+        if recorded.status in ("unknown", "open"):
+            raise Damaged(f"sequence {recorded.first_seq}: the recording has no end of this call", reason="open_call")
+        if recorded.output_digest is None:
+            raise Corrupt(f"sequence {recorded.last_seq} has no output", reason="no_output")
+        return self.bodies.value(recorded.output_digest)
+
+    def _reach(self, call: Call, recorded: RecordedCall) -> Reached:
+        """The recorded failure: from here on every call is refused."""
+        error = self._rebuilt(recorded)
+        kind = type(error).__name__
+        at = f"sequence {recorded.first_seq}, step {self.explainer.step_of(recorded)}"
+        self._message = f"reached the recorded failure at {at}: {recorded.kind} {recorded.name} failed with {kind}"
+        self._verdict = "reached"
+        self._stop = ReplayMismatch(self._message, kind="reached", sequence=recorded.first_seq)
+        return Reached(call, recorded, error)
+
+    def _rebuilt(self, recorded: RecordedCall) -> BaseException:
+        """The recorded exception. To come to it is worth more than to rebuild it."""
+        try:
+            error = codecs.decode(self._output(recorded))
+        except Exception as wrong:  # noqa: BLE001  # a codec's own fault, a class that is not there, a lost body
+            return wrong
+        return error if isinstance(error, BaseException) else Corrupt("the recorded failure holds no exception")
+
+    def _hand_over(self, reached: Reached) -> NoReturn:
+        hook = self.settings.until_failure
+        if callable(hook):
+            hook(reached)
+        self.settings.stopped()
+        raise self._again()
+
+    # --- disagreeing --------------------------------------------------------------------------------------------------
+
+    def _disagree(self, lane: LaneCursor, made: tuple[Call, Place, str, Json]) -> RecordedCall:
+        """The recorded call that answers in spite of an expected difference; stops at any other."""
+        call, _, key, _ = made
+        line = caller()
+        while True:
+            recorded = lane.next()
+            if recorded is not None and self._agree(recorded, call, key):
+                return recorded
+            later = lane.later(key, self._key) if recorded is not None else None
+            kind = _kind_of(call, recorded, later)
+            if recorded is not None and kind != "input_changed" and self._left_out(lane, recorded):
+                continue
+            near = list(self._near(lane, call, later))
+            found = self.explainer.call_difference(kind, made, recorded, self._last, line, near)
+            sequences = (recorded.first_seq, recorded.last_seq) if recorded else None
+            if self.expectations.take(found, sequences):
+                self._differences.append(found)
+                answer = later if kind == "order" else recorded
+                if answer is not None and answer.kind == call.kind:
+                    return answer
+                self._expected_stop()
+            if recorded is not None and kind == "input_changed" and self._left_out(lane, recorded):
+                continue
+            self._halt(found)
+
+    def _left_out(self, lane: LaneCursor, recorded: RecordedCall) -> bool:
+        """Whether the call whose turn it is may be left out."""
+        gone = self.explainer.left_over(recorded, self._last, 0)
+        if not self.expectations.take(gone, (recorded.first_seq, recorded.last_seq)):
+            return False
+        self._differences.append(gone)
+        lane.take(recorded)
+        return True
+
+    def _near(self, lane: LaneCursor, call: Call, later: RecordedCall | None) -> list[tuple[RecordedCall, str]]:
+        """Recorded calls like this one, and why they are not it; an empty reason is filled in by what differs."""
+        left = lane.left()
+        near: list[tuple[RecordedCall, str]] = []
+        if later is not None:
+            before = sum(1 for c in left if c.n < later.n)
+            near.append(
+                (later, f"the same call, but {before} recorded call{'s' if before != 1 else ''} come before it")
+            )
+        near += [(c, "") for c in left if c is not later and c.kind == call.kind and c.name == call.name]
+        if not near:
+            used = [c for c in lane.calls[: lane.at] if c.kind == call.kind and c.name == call.name]
+            near += [(c, "already consumed") for c in used[-1:]]
+        return near
+
+    def _leftovers(self, path: str) -> None:
+        """Recorded calls of a lane that has ended which nobody asked for."""
+        around = outer_of(path)
+        if around is not None and around not in self._served:
+            return  # the call around it is left over, or left out, with all that is in it
+        lane = self._lane(path)
+        left = lane.left()
+        for recorded in left:
+            gone = self.explainer.left_over(recorded, self._last, len(left))
+            if not self.expectations.take(gone, (recorded.first_seq, recorded.last_seq)):
+                self._halt(gone)
+            self._differences.append(gone)
+            lane.take(recorded)
+
+    def _compare_own(self, recorded: RecordedCall, status: str, output: Json) -> None:
+        """A nested agent, a state change or a check, done again."""
+        level: Level = "content" if recorded.kind == "agent" else "state"
+        if recorded.status != status:
+            self._differ("state", recorded, recorded.output_digest, output, f"status {recorded.status}, now {status}")
+        elif not self.equal(recorded.output_digest, output):
+            self._differ(level, recorded, recorded.output_digest, output)
+
+    def _differ(
+        self, level: Level, recorded: RecordedCall, name: str | None, output: Json, message: str | None = None
+    ) -> None:
+        self._levels[level] = False
+        if not self._counts(level):
+            return
+        was = self.value_or_none(name)
+        found = self.explainer.result_difference(
+            (recorded.kind, recorded.name, name, was),
+            output,
+            (recorded.last_seq, recorded),
+            self._last,
+            message,
+            caller(),
+        )
+        self._accept(found, (recorded.first_seq, recorded.last_seq))
+
+    def _compare_end(self, status: str, output: Json) -> None:
+        finished = self.tape.finished
+        if finished is None:
+            return
+        was = finished.attrs.get("status")
+        if self._levels["state"] is None:
+            self._levels["state"] = was == status
+        if was != status:
+            self._levels["state"] = False
+            if self._counts("state"):
+                self._result(finished.output_digest, output, f"status {was}, now {status}")
+        equal = self.equal(finished.output_digest, output)
+        self._levels["content"] = equal and was == status and self._levels["content"] is not False
+        if not equal and was == status and self._counts("content"):
+            self._result(finished.output_digest, output, None)
+
+    def _result(self, name: str | None, output: Json, message: str | None) -> None:
+        finished = self.tape.finished
+        assert finished is not None, "compared with an end"
+        agent = self.tape.started.name or ""
+        found = self.explainer.result_difference(
+            ("agent", agent, name, self.value_or_none(name)), output, (finished.sequence, None), self._last, message
+        )
+        self._accept(found, (finished.sequence, finished.sequence))
+
+    def equal(self, name: str | None, output: Json) -> bool:
+        """Whether a value is the recorded one: by bytes, else by value. A recording without a digest is equal to nothing."""
+        if name is None:
+            return False
+        if digest_of(output) == name:
+            return True
+        recorded = self.value_or_none(name)
+        return recorded is not None and digest(_without_context(recorded)) == digest(_without_context(output))
+
+    def value_or_none(self, name: str | None) -> Json:
+        """The value behind a digest; `None` when it was deleted, so that only its digest is left to compare with."""
+        if name is None:
+            return None
+        try:
+            return self.bodies.value(name)
+        except Corrupt as wrong:
+            self._halt(Divergence(kind="corrupt", message=str(wrong), reason=wrong.reason), "damaged")
+        except Damaged:
+            return None
+
+    def _counts(self, level: Level) -> bool:
+        return LEVELS.index(level) <= LEVELS.index(self.settings.level)
+
+    def _accept(self, found: Divergence, sequences: tuple[int, int]) -> None:
+        if not self.expectations.take(found, sequences):
+            self._halt(found)
+        self._differences.append(found)
+
+    # --- stopping -----------------------------------------------------------------------------------------------------
+
+    def _at(self, recorded: RecordedCall, kind: DivergenceKind, wrong: LoupeError) -> Divergence:
+        return Divergence(
+            kind=kind,
+            sequence=recorded.last_seq,
+            lane=recorded.lane,
+            n=recorded.n,
+            step=self.explainer.step_of(recorded),
+            expected=self.explainer.side_of(recorded),
+            caller=caller(),
+            message=str(wrong),
+            reason=wrong.reason,
+        )
+
+    def _halt_unbuilt(self, wrong: Exception, recorded: RecordedCall) -> NoReturn:
+        if not isinstance(wrong, LoupeError):
+            wrong = NotRebuildable(f"the recorded result does not fit ({type(wrong).__name__})")
+        self._halt(self._at(recorded, "not_rebuildable", wrong), "could_not_run")
+
+    def _halt_damaged(self, wrong: Damaged, recorded: RecordedCall) -> NoReturn:
+        kind: DivergenceKind = "truncated" if wrong.reason == "open_call" else "corrupt"
+        self._halt(self._at(recorded, kind, wrong), "damaged")
+
+    def _halt(self, found: Divergence, verdict: Verdict = "diverged") -> NoReturn:
+        self._set(found, verdict)
+        raise self._again()
+
+    def _set(self, found: Divergence, verdict: Verdict = "diverged") -> None:
+        assert self._stop is None, "the first disagreement is the one that counts"
+        self._verdict = verdict
+        self._divergence = found
+        if verdict == "diverged" and not self._ended:
+            self._levels["flow"] = False
+        self._stop = ReplayMismatch(found.headline(), kind=found.kind, sequence=found.sequence)
+        if not self._ended:
+            self.settings.stopped()
+
+    def _expected_stop(self) -> NoReturn:
+        """An expected call that nothing was recorded for: there is nothing to go on with, and nothing wrong."""
+        absent = self.expectations.absent()
+        if absent:
+            self._halt(Divergence(kind="not_as_expected", message=f"did not appear: {'; '.join(map(str, absent))}"))
+        self.notes.append("stopped at the expected call that has no recorded answer; what follows was not compared")
+        self._verdict = "pass"
+        self._stop = ReplayMismatch("an expected difference without a recorded answer", kind="pass")
+        raise self._stop
+
+    def _again(self) -> ReplayMismatch:
+        """A new signal of the same content: one exception object raised in two threads would mix their tracebacks."""
+        stop = self._stop
+        assert stop is not None, "stopped"
+        return ReplayMismatch(stop.message, kind=stop.kind, sequence=stop.sequence)
+
+    def _refuse(self) -> NoReturn:
+        self._refused += 1
+        if self._refused == REFUSALS:
+            self.settings.gave_up()
+        raise self._again()
+
+    def _consumed(self, verdict: Verdict) -> int:
+        """Events that the replay accounted for: all of a passed one; else those of answered calls and what is inside."""
+        events = self.tape.recording.events
+        if verdict == "pass" and not self._differences:
+            return len(events)
+        count = 1 + (1 if self._ended and self.tape.finished is not None and verdict == "pass" else 0)
+        for call in self.tape.calls:
+            top = call
+            while top.inner and top.outer is not None:
+                outer = self.tape.call(top.outer)
+                if outer is None:
+                    break
+                top = outer
+            count += call.events if top.call_id in self._served else 0
+        return count
+
+
+def _result_of(call: Call, recorded: RecordedCall, output: Json) -> object:
+    return call.complete(call.decode(output), recorded.attrs)
+
+
+def _without_context(value: Json) -> Json:
+    """Exceptions without what happened to be handled when they were raised: a replay has less behind its calls."""
+    if isinstance(value, list):
+        return [_without_context(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    inside = value.get("$exception") if len(value) == 1 else None
+    if isinstance(inside, dict):
+        return {"$exception": {k: _without_context(v) for k, v in inside.items() if k != "context"}}
+    return {name: _without_context(item) for name, item in value.items()}
+
+
+def _kind_of(call: Call, recorded: RecordedCall | None, later: RecordedCall | None) -> DivergenceKind:
+    if recorded is None:
+        return "extra"
+    if later is not None:
+        return "order"
+    return "input_changed" if (recorded.kind, recorded.name) == (call.kind, call.name) else "name_changed"
+
+
+def _failure_of(tape: Tape) -> RecordedCall | None:
+    """The failed call that a recording ends in, if it does."""
+    last = tape.driven[-1] if tape.driven else None
+    return last if last is not None and last.status in ("error", "cancelled") else None

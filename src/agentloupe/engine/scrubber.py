@@ -1,0 +1,384 @@
+"""One set of rules at work on JSON values: the walk, the texts, and what is remembered so that nothing is paid twice."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import orjson
+
+from agentloupe.engine.credentials import (
+    ID_LIKE,
+    SHAPES,
+    UNTOUCHED,
+    Shape,
+    cookie_text,
+    field_rule,
+    is_header,
+    mark,
+    words_of,
+)
+from agentloupe.words.jsontext import Json, dumps, loads
+
+__all__ = ["Found", "Scrubber"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Memo:
+    """A list that was looked at: as it was, and what was removed from its elements, by index."""
+
+    raw: list[Json]
+    clean: list[Json]
+    dirty: Mapping[int, tuple[str, ...]]
+
+
+class Found:
+    """What one walk removed and withheld: relative paths, completed on the way up."""
+
+    __slots__ = ("removed", "withheld")
+
+    def __init__(self) -> None:
+        self.removed: list[str] = []
+        self.withheld: list[str] = []
+
+
+class Scrubber:
+    """One rule set at work; see `privacy.Rules` for the arguments. Remembers texts that were clean and long lists, so a request that grows is paid once.
+
+    Caches are bounded and only ever replaced or added to: several threads may use it.
+    """
+
+    TEXTS, TEXT_CHARS, LISTS, LONG, DEPTH = 20_000, 16_000_000, 8, 8, 100
+
+    def __init__(
+        self, fields: Sequence[str], keep: Sequence[str], patterns: Mapping[str, str], *, built_in: bool = True
+    ) -> None:
+        self._on = built_in
+        self._own = {_plain(name): name for name in fields}
+        self._keep = frozenset(_plain(name) for name in keep)
+        self._broken: list[str] = []
+        self._shapes = [*(SHAPES if built_in else ()), *self._own_shapes(patterns)]
+        self._names: dict[str, str | None] = {}
+        self._clean: set[str] = set()
+        self._chars = 0
+        self._lists: tuple[_Memo, ...] = ()
+
+    def _own_shapes(self, patterns: Mapping[str, str]) -> list[Shape]:
+        made: list[Shape] = []
+        for name, pattern in patterns.items():
+            try:
+                made.append(Shape(name, ("",), pattern))
+            except re.error:
+                self._broken.append(name)
+        return made
+
+    def scrub(self, value: Json, found: Found) -> Json:
+        """The value without credentials; the very same when there were none. What was removed is added to `found`."""
+        return self._value(value, found, 0)
+
+    # --- trees --------------------------------------------------------------------------------------------------------
+
+    def _value(self, value: Json, found: Found, depth: int) -> Json:
+        if isinstance(value, str):
+            return value if value in self._clean else self._text(value, found, depth)
+        if isinstance(value, dict):
+            return self._dict(value, found, depth + 1)
+        if isinstance(value, list):
+            return self._list(value, found, depth + 1)
+        return value
+
+    def _dict(self, value: dict[str, Json], found: Found, depth: int) -> Json:
+        if depth > self.DEPTH:
+            return self._deep(value, found)
+        changed: dict[str, Json] | None = None
+        for name, item in value.items():
+            rule = self._names[name] if name in self._names else self._rule_of(name)
+            if rule is None:
+                if item.__class__ is str and item in self._clean:
+                    continue
+                start = len(found.removed), len(found.withheld)
+                new = self._value(item, found, depth)
+            else:
+                start = len(found.removed), len(found.withheld)
+                new = self._named(name, rule, item, value, found, depth)
+            if new is not item:
+                _complete(found, start, f".{_shown(name)}")
+                changed = changed if changed is not None else dict(value)
+                changed[name] = new
+        return self._header(self._keys(changed if changed is not None else value, found), found)
+
+    def _named(self, name: str, rule: str, item: Json, siblings: Mapping[str, Json], found: Found, depth: int) -> Json:
+        """A value under a name that means something to us."""
+        if isinstance(item, str) and (rule == _OPAQUE or item.startswith("[removed:")):
+            return item
+        if rule == _BYTES and isinstance(item, str):
+            return self._bytes(item, found, depth)
+        if rule == _MEDIA:
+            opaque = any(key in siblings for key in ("media_type", "mime_type", "mimeType", "format"))
+            return item if opaque else self._value(item, found, depth)
+        if rule == _PAIRS and isinstance(item, list):
+            return self._pairs(item, found, depth)
+        if rule in (_OPAQUE, _BYTES, _PAIRS):
+            return self._value(item, found, depth)
+        if rule == "token" and ("logprob" in siblings or not isinstance(item, str | dict | list)):
+            return item
+        if isinstance(item, dict) and _is_schema(item):
+            return self._value(item, found, depth)
+        return self._all(item, rule, found)
+
+    def _pairs(self, pairs: list[Json], found: Found, depth: int) -> Json:
+        """Members of a mapping that is stored as `[[name, value], ...]` (see `codecs`)."""
+        made: list[Json] = []
+        for index, pair in enumerate(pairs):
+            start = len(found.removed), len(found.withheld)
+            if isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str):
+                one: dict[str, Json] = {pair[0]: pair[1]}
+                new = self._dict(one, found, depth)
+                members = list(new.items()) if isinstance(new, dict) else []
+                made.append(pair if new is one or not members else [members[0][0], members[0][1]])
+            else:
+                made.append(self._value(pair, found, depth))
+            _complete(found, start, f"[{index}]")
+        return made if any(new is not old for new, old in zip(made, pairs, strict=True)) else pairs
+
+    def _bytes(self, text: str, found: Found, depth: int) -> str:
+        """Bytes in base 64: what they say as text."""
+        try:
+            inside = base64.b64decode(text, validate=True).decode("latin-1")
+        except ValueError:
+            return self._text(text, found, depth)
+        clean = self._text(inside, found, depth)
+        return text if clean is inside else base64.b64encode(clean.encode("latin-1")).decode("ascii")
+
+    def _all(self, item: Json, rule: str, found: Found) -> Json:
+        """Everything that is a text or a number below a secret name; yes, no, nothing and empty texts say no secret."""
+        if isinstance(item, dict):
+            changed: dict[str, Json] = {}
+            for name, inner in item.items():
+                start = len(found.removed), len(found.withheld)
+                changed[name] = self._all(inner, rule, found)
+                _complete(found, start, f".{_shown(name)}")
+            return changed if any(changed[name] is not item[name] for name in item) else item
+        if isinstance(item, list):
+            made: list[Json] = []
+            for index, inner in enumerate(item):
+                start = len(found.removed), len(found.withheld)
+                made.append(self._all(inner, rule, found))
+                _complete(found, start, f"[{index}]")
+            return made if any(new is not old for new, old in zip(made, item, strict=True)) else item
+        if item is None or isinstance(item, bool) or item == "":
+            return item
+        text = cookie_text(item) if rule == "cookie" and isinstance(item, str) and "=" in item else mark(rule)
+        if text == item:
+            return item
+        found.removed.append("")
+        return text
+
+    def _list(self, items: list[Json], found: Found, depth: int) -> Json:
+        if depth > self.DEPTH:
+            return self._deep(items, found)
+        if len(items) < (self.LONG if depth > _OF_A_REQUEST else 2):
+            return self._elements(items, 0, None, found, depth)
+        known = next((m for m in self._lists if _begins_like(items, m.raw)), None)
+        before, marks = len(found.removed), len(found.withheld)
+        clean = self._elements(items, len(known.raw) if known else 0, known, found, depth)
+        if len(found.withheld) == marks:
+            made = cast("list[Json]", clean)
+            memo = _Memo(items, made, _by_index(found.removed[before:]))
+            self._lists = (memo, *(m for m in self._lists if m is not known))[: self.LISTS]
+        return clean
+
+    def _elements(self, items: list[Json], first: int, known: _Memo | None, found: Found, depth: int) -> Json:
+        changed: list[Json] | None = None
+        if known is not None and known.dirty:
+            changed = list(items)
+            for index, paths in known.dirty.items():
+                changed[index] = known.clean[index]
+                found.removed.extend(paths)
+        for index in range(first, len(items)):
+            item = items[index]
+            start = len(found.removed), len(found.withheld)
+            new = self._value(item, found, depth)
+            if new is not item:
+                _complete(found, start, f"[{index}]")
+                changed = changed if changed is not None else list(items)
+                changed[index] = new
+        return self._header_pair(changed if changed is not None else items, found)
+
+    def _deep(self, value: Json, found: Found) -> Json:
+        """Nested too deep to walk: as text, in which removal keeps the structure."""
+        text = dumps(value).decode("utf-8", "surrogatepass")
+        clean = self._text(text, found, self.DEPTH)
+        return value if clean is text else loads(clean)
+
+    def _header(self, value: dict[str, Json], found: Found) -> dict[str, Json]:
+        """`{"name": "Authorization", "value": "..."}`, and the body of an HTTP message (see `codecs`)."""
+        content = value.get("content")
+        if "module" in value and "headers" in value and isinstance(content, str):
+            start = len(found.removed), len(found.withheld)
+            body = self._bytes(content, found, 0)
+            if body is not content:
+                _complete(found, start, ".content")
+                value = {**value, "content": body}
+        name, item = value.get("name", value.get("key")), value.get("value")
+        if not isinstance(name, str) or not isinstance(item, str) or not self._on or len(name) > 128:
+            return value
+        rule = self._rule_of(name)
+        if rule is None or rule in _SPECIAL or item.startswith("[removed:"):
+            return value
+        new = self._all(item, rule, found)
+        if new is item:
+            return value
+        _complete(found, (len(found.removed) - 1, len(found.withheld)), ".value")
+        return {**value, "value": new}
+
+    def _header_pair(self, items: list[Json], found: Found) -> list[Json]:
+        """`["Authorization", "..."]`, for names of headers only: two words in a list are most often just two words."""
+        if len(items) != 2 or not isinstance(items[0], str) or not isinstance(items[1], str):
+            return items
+        if not self._on or not is_header(items[0]) or items[1].startswith("[removed:"):
+            return items
+        new = self._all(items[1], self._rule_of(items[0]) or "header", found)
+        if new is items[1]:
+            return items
+        _complete(found, (len(found.removed) - 1, len(found.withheld)), "[1]")
+        return [items[0], new]
+
+    def _keys(self, value: dict[str, Json], found: Found) -> dict[str, Json]:
+        """Names that are credentials themselves (`{"ghp_...": true}`)."""
+        long = [name for name in value if len(name) >= 20 and name not in self._clean]
+        if not long:
+            return value
+        renamed = {name: new for name in long if (new := self._text(name, found, self.DEPTH)) is not name}
+        return {renamed.get(name, name): item for name, item in value.items()} if renamed else value
+
+    # --- names --------------------------------------------------------------------------------------------------------
+
+    def _rule_of(self, name: str) -> str | None:
+        plain = _plain(name)
+        if plain in self._own:
+            rule: str | None = self._own[plain]
+        elif name in _WIRE:
+            rule = _WIRE[name]
+        elif plain in self._keep or not self._on:
+            rule = None
+        elif plain in UNTOUCHED or (words_of(name) or ("",))[-1] in ID_LIKE:
+            rule = _OPAQUE
+        else:
+            rule = _MEDIA if plain == "data" else field_rule(name)
+        if len(self._names) < 20_000 and len(name) <= 128:
+            self._names[name] = rule
+        return rule
+
+    # --- texts --------------------------------------------------------------------------------------------------------
+
+    def _text(self, text: str, found: Found, depth: int) -> str:
+        if len(text) < 6 or (text.startswith("data:") and ";base64," in text[:200]):
+            return text
+        new, withheld = self._apply(text)
+        if withheld is None and depth < self.DEPTH and text[:1] in "{[ \n\t\r":
+            new = self._json_text(new, depth)
+        if withheld is not None:
+            found.withheld.append("")
+            found.removed.append("")
+            return mark(f"withheld:{withheld}")
+        if new == text:
+            self._remember(text)
+            return text
+        found.removed.append("")
+        return new
+
+    def _apply(self, text: str) -> tuple[str, str | None]:
+        """The text after all shapes, and the name of the rule that failed, if one did."""
+        if self._broken:
+            return text, self._broken[0]
+        low, looked = text.lower(), dict[int, bool]()
+        for shape in self._shapes:
+            if not shape.may_be_in(text, low, looked):
+                continue
+            try:
+                new = shape.apply(text)
+            except Exception:  # noqa: BLE001  # a rule that fails withholds this text, whatever its fault is
+                return text, shape.rule
+            if new != text:
+                text, low = new, new.lower()
+                looked.clear()
+        return text, None
+
+    def _json_text(self, text: str, depth: int) -> str:
+        """What names catch in JSON that lies in a text; only the parts that were hit are spelt anew, if it can be."""
+        if text.strip()[-1:] not in "}]":
+            return text
+        try:
+            value = orjson.loads(text)
+        except ValueError:
+            return text
+        inner = Found()
+        clean = self._value(value, inner, depth + 1)
+        if clean is value:
+            return text
+        spaced = '": ' in text or '", ' in text
+        return _dumps_like(clean, spaced)
+
+    def _remember(self, text: str) -> None:
+        if len(text) > 200_000:
+            return
+        if len(self._clean) >= self.TEXTS or self._chars > self.TEXT_CHARS:
+            self._clean, self._chars = set(), 0
+        self._clean.add(text)
+        self._chars += len(text)
+
+
+_OF_A_REQUEST = 2
+"""Depth of the lists of a request itself: its few tools are the same every time, however short their list is."""
+_OPAQUE = "<opaque>"
+_MEDIA = "<media>"
+_BYTES = "<bytes>"
+_PAIRS = "<pairs>"
+_SPECIAL = frozenset({_OPAQUE, _MEDIA, _BYTES, _PAIRS})
+_WIRE = {"$bytes": _BYTES, "$bytearray": _BYTES, "$dict": _PAIRS, "$ordered": _PAIRS}
+"""Forms of `codecs` whose inside is looked at in another way."""
+_SCHEMA_WORDS = frozenset({"type", "$ref", "anyOf", "oneOf", "allOf", "enum", "const"})
+_NAME_TO_SHOW = re.compile(r"[A-Za-z_$][\w.$\-]{0,63}")
+
+
+def _plain(name: str) -> str:
+    return "".join(words_of(name))
+
+
+def _shown(name: str) -> str:
+    return name if _NAME_TO_SHOW.fullmatch(name) else "*"
+
+
+def _is_schema(value: Mapping[str, Json]) -> bool:
+    """Whether an object under a secret name describes a field and does not hold one."""
+    return not _SCHEMA_WORDS.isdisjoint(value)
+
+
+def _complete(found: Found, start: tuple[int, int], lead: str) -> None:
+    for paths, begin in ((found.removed, start[0]), (found.withheld, start[1])):
+        for index in range(begin, len(paths)):
+            paths[index] = lead + paths[index]
+
+
+def _begins_like(items: list[Json], known: list[Json]) -> bool:
+    """Whether a list begins with all elements of a known one: one comparison in C, by identity where texts are shared."""
+    return len(known) <= len(items) and items[0] == known[0] and items[: len(known)] == known
+
+
+def _by_index(paths: list[str]) -> dict[int, tuple[str, ...]]:
+    dirty: dict[int, tuple[str, ...]] = {}
+    for path in paths:
+        index = int(path[1 : path.index("]")])
+        dirty[index] = (*dirty.get(index, ()), path)
+    return dirty
+
+
+def _dumps_like(value: Json, spaced: bool) -> str:
+    import json
+
+    separators = None if spaced else (",", ":")
+    return json.dumps(value, ensure_ascii=False, separators=separators)

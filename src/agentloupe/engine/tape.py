@@ -1,0 +1,286 @@
+"""The tape: a recording's events put together into calls, each lane's calls in order. Read by replays, forks, cassettes.
+
+    tape = read_tape(recording)
+    tape.lane("0")[3]         # the fourth call of the program's own lane
+    tape.with_key(key)        # recorded calls that asked for exactly this, in order
+
+Looks at events only, never at bodies. What cannot be true of an honest recording (an end without a start, two ends,
+two calls under one number) is `Corrupt`, at the event where it shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal, cast
+
+from agentloupe.ports.recording import Recording
+from agentloupe.words.call import NO_ATTRS, Attrs, Effect, Kind, Source
+from agentloupe.words.errors import Corrupt, Truncated
+from agentloupe.words.event import FINAL_TYPES, KIND_OF_TYPE, Event
+
+__all__ = ["PATCHED", "CallStatus", "RecordedCall", "Tape", "outer_of", "read_tape"]
+
+CallStatus = Literal["ok", "error", "cancelled", "unknown", "denied", "open"]
+"""How a recorded call ended; `open` has no end on the tape."""
+
+PATCHED: Final = "patched "
+"""Checks of this name's beginning mark deliberate changes of the code (`reads.patched`): they have no turn."""
+
+_OPENING = frozenset({"model.requested", "tool.allowed", "span.started"})
+_BETWEEN: Mapping[str, frozenset[str]] = {
+    "model.opened": frozenset({"model.requested"}),
+    "tool.requested": frozenset({"tool.allowed"}),
+    "tool.started": frozenset({"tool.allowed", "tool.requested"}),
+}
+_NEEDS_OPENING = frozenset(
+    {"model.responded", "model.failed", "tool.finished", "tool.failed", "tool.unknown", "span.finished"}
+)
+_AFTER_THE_END = frozenset({"run.erased", "tool.confirmed"})
+_INNER = "~"
+
+
+@dataclass(slots=True, kw_only=True)
+class RecordedCall:
+    """One call as the tape holds it.
+
+    Attributes:
+        call_id: `<lane>.<n>`.
+        kind, name, effect: of the call.
+        lane, n: where it was made.
+        span_id, parent_span_id: its span, and the one it happened in.
+        input_key: for matching; `None` when the recording lacks it (then it must be computed from the input's body).
+        input_digest, output_digest: names of its bodies.
+        attrs: structural facts of all its events, later ones over earlier ones.
+        source: who answered.
+        status: how it ended.
+        closing: type of the event that ended it, or `None`.
+        first_seq, last_seq: its first and last event.
+        events: how many events it has.
+        outer: call id of the call in whose performing it was made, or `None`.
+        inner: made while another call was performed: when that one is served, this one is not asked for. Calls inside
+            a nested agent are not inner, since a nested agent is run again.
+    """
+
+    call_id: str
+    kind: Kind
+    name: str
+    lane: str
+    n: int
+    span_id: str | None = None
+    parent_span_id: str | None = None
+    effect: Effect | None = None
+    input_key: str | None = None
+    input_digest: str | None = None
+    output_digest: str | None = None
+    attrs: Attrs = NO_ATTRS
+    source: Source = "live"
+    status: CallStatus = "open"
+    closing: str | None = None
+    first_seq: int = 0
+    last_seq: int = 0
+    events: int = 0
+    outer: str | None = None
+    inner: bool = False
+    latest: str = field(default="", repr=False)
+
+    @property
+    def mark(self) -> bool:
+        """Whether it only marks a deliberate change of the code."""
+        return self.kind == "check" and self.name.startswith(PATCHED)
+
+
+class Tape:
+    """All calls of one recording. Immutable once read.
+
+    Attributes:
+        recording: what it was read from.
+        started: the `run.started` event.
+        finished: the `run.finished` event, or `None` (running, or interrupted).
+        calls: every call in order of its first event.
+        driven: the calls that control logic itself makes (all but inner ones and marks), in the same order.
+        lanes: the paths of all lanes, in order of appearance.
+    """
+
+    def __init__(self, recording: Recording, started: Event, finished: Event | None, calls: list[RecordedCall]) -> None:
+        self.recording = recording
+        self.started = started
+        self.finished = finished
+        self.calls: tuple[RecordedCall, ...] = tuple(calls)
+        self.driven: tuple[RecordedCall, ...] = tuple(call for call in calls if not call.inner and not call.mark)
+        self._lanes = _in_lanes(self.calls)
+        self.lanes: tuple[str, ...] = tuple(self._lanes)
+        self._by_id = {call.call_id: call for call in calls}
+        self._by_key: dict[str, list[RecordedCall]] | None = None
+
+    def lane(self, path: str) -> Sequence[RecordedCall]:
+        """The calls of one lane in the order in which they were made; empty for a lane that is not on the tape."""
+        return self._lanes.get(path, ())
+
+    def call(self, call_id: str) -> RecordedCall | None:
+        """The call of this id."""
+        return self._by_id.get(call_id)
+
+    def with_key(self, key: str) -> Sequence[RecordedCall]:
+        """The calls of exactly this kind, name and input, in order. The index is made at the first question."""
+        if self._by_key is None:
+            self._by_key = {}
+            for call in self.calls:
+                if call.input_key is not None:
+                    self._by_key.setdefault(call.input_key, []).append(call)
+        return self._by_key.get(key, ())
+
+
+def read_tape(recording: Recording) -> Tape:
+    """Puts a recording's events together.
+
+    Raises:
+        Truncated: there is no event at all.
+        Corrupt: the events cannot be those of one honest run; the message names the sequence.
+    """
+    events = recording.events
+    if not events:
+        raise Truncated(f"{recording.origin}: the recording is empty", reason="empty")
+    if events[0].type != "run.started":
+        raise Corrupt(f"{recording.origin}: sequence {events[0].sequence} is {events[0].type}, not run.started")
+    calls: dict[str, RecordedCall] = {}
+    finished: Event | None = None
+    for event in events[1:]:
+        if finished is not None and event.type not in _AFTER_THE_END:
+            raise _fault(recording, event, "comes after run.finished")
+        if event.type in ("run.started", "run.finished"):
+            if event.type == "run.started":
+                raise _fault(recording, event, "starts the run a second time")
+            finished = event
+        elif event.type in KIND_OF_TYPE:
+            _take(recording, calls, event)
+    ordered = list(calls.values())
+    for call in ordered:
+        _place_inside(call, calls)
+    return Tape(recording, events[0], finished, ordered)
+
+
+def outer_of(lane: str) -> str | None:
+    """The call in whose performing the calls of this lane were made, if any: lane `0.3~` belongs to call `0.3`."""
+    return lane[: -len(_INNER)] if lane.endswith(_INNER) else None
+
+
+def _take(recording: Recording, calls: dict[str, RecordedCall], event: Event) -> None:
+    if event.call_id is None:
+        raise _fault(recording, event, "belongs to no call")
+    call = calls.get(event.call_id)
+    if call is None:
+        if event.type in _NEEDS_OPENING or event.type in _BETWEEN or event.type == "tool.confirmed":
+            raise _fault(recording, event, f"of call {event.call_id} has no start")
+        call = calls[event.call_id] = _new_call(recording, event)
+    elif event.type in _OPENING or event.type == "tool.denied" or event.type not in _follows(call):
+        raise _fault(recording, event, f"of call {event.call_id} cannot follow {call.latest}")
+    else:
+        _same_call(recording, call, event)
+    _add(call, event)
+
+
+def _follows(call: RecordedCall) -> frozenset[str]:
+    """Types that may come next in a call."""
+    if call.closing is not None:
+        return frozenset({"tool.confirmed"}) if call.closing == "tool.unknown" else frozenset()
+    family = call.latest.split(".", 1)[0]
+    between = {kind for kind, before in _BETWEEN.items() if call.latest in before}
+    return frozenset(between | {kind for kind in _NEEDS_OPENING if kind.split(".", 1)[0] == family})
+
+
+def _same_call(recording: Recording, call: RecordedCall, event: Event) -> None:
+    """All events of one call say the same of it, where they say it at all."""
+    for said, held, what in (
+        (event.name, call.name, "name"),
+        (event.input_key, call.input_key, "input key"),
+        (event.lane, call.lane, "lane"),
+        (event.n, call.n, "number in its lane"),
+    ):
+        if said is not None and held is not None and said != held:
+            raise _fault(recording, event, f"of call {call.call_id} has another {what} than the event before it")
+
+
+def _new_call(recording: Recording, event: Event) -> RecordedCall:
+    call_id = cast("str", event.call_id)
+    lane, n = _place_of(recording, event, call_id)
+    if event.name is None:
+        raise _fault(recording, event, f"of call {call_id} has no name")
+    return RecordedCall(
+        call_id=call_id,
+        kind=KIND_OF_TYPE[event.type],
+        name=event.name,
+        lane=lane,
+        n=n,
+        span_id=event.span_id,
+        parent_span_id=event.parent_span_id,
+        first_seq=event.sequence,
+    )
+
+
+def _place_of(recording: Recording, event: Event, call_id: str) -> tuple[str, int]:
+    """Lane and number; the call id says both, so that leaving them out changes nothing."""
+    lane, _, number = call_id.rpartition(".")
+    if not lane or not number.isdecimal():
+        raise _fault(recording, event, f"has the call id {call_id!r}, which is not <lane>.<n>")
+    n = int(number)
+    if (event.lane is not None and event.lane != lane) or (event.n is not None and event.n != n):
+        raise _fault(recording, event, f"of call {call_id} names another place than its call id")
+    return lane, n
+
+
+def _add(call: RecordedCall, event: Event) -> None:
+    call.events += 1
+    call.last_seq = event.sequence
+    call.latest = event.type
+    call.input_key = call.input_key or event.input_key
+    call.input_digest = call.input_digest or event.input_digest
+    if event.attrs:
+        call.attrs = {**call.attrs, **event.attrs}
+        effect = event.attrs.get("effect")
+        if call.effect is None and effect is not None:
+            call.effect = cast("Effect", effect)
+    if event.type in FINAL_TYPES:
+        call.closing = event.type
+        call.output_digest = event.output_digest
+        call.source = event.source or "live"
+        call.status = _status(event)
+    elif event.type == "tool.confirmed":
+        call.output_digest = event.output_digest or call.output_digest
+        call.status = cast("CallStatus", event.attrs.get("status", "ok"))
+
+
+def _status(event: Event) -> CallStatus:
+    last = event.type.rsplit(".", 1)[1]
+    if last in ("unknown", "denied"):
+        return cast("CallStatus", last)
+    said = event.attrs.get("status")
+    if said in ("error", "cancelled"):
+        return cast("CallStatus", said)
+    return "error" if last == "failed" else "ok"
+
+
+def _place_inside(call: RecordedCall, calls: Mapping[str, RecordedCall]) -> None:
+    """Finds the call around a call; anything but a nested agent makes it an inner one."""
+    call.outer = outer_of(call.lane)
+    around = call.outer
+    while around is not None:
+        outer = calls.get(around)
+        # A lane below a call that is not on the tape was made in its performing: nobody will ask for it.
+        if outer is None or outer.kind != "agent":
+            call.inner = True
+            return
+        around = outer_of(outer.lane)
+
+
+def _in_lanes(calls: Sequence[RecordedCall]) -> dict[str, list[RecordedCall]]:
+    lanes: dict[str, list[RecordedCall]] = {}
+    for call in calls:
+        lanes.setdefault(call.lane, []).append(call)
+    for lane in lanes.values():
+        lane.sort(key=lambda call: call.n)
+    return lanes
+
+
+def _fault(recording: Recording, event: Event, what: str) -> Corrupt:
+    return Corrupt(f"{recording.origin}: sequence {event.sequence}: {event.type} {what}", reason="lifecycle")

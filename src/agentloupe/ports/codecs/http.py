@@ -1,0 +1,118 @@
+"""Requests and responses of httpx and httpx2: exceptions of model clients hold them.
+
+Neither library is imported here: a value of their types means that it is loaded.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import sys
+from types import ModuleType
+from typing import Any, cast
+
+from agentloupe.ports.codecs.scalars import bytes_of, bytes_wire
+from agentloupe.ports.codecs.walk import Codec, Inner, Value, add_codec
+from agentloupe.words.canonical import Json
+from agentloupe.words.errors import NotRebuildable
+
+_FAMILIES = ("httpx", "httpx2")
+
+
+def _library(value: object, name: str) -> str | None:
+    """The library whose class `name` the value is an instance of."""
+    for family in _FAMILIES:
+        cls = getattr(sys.modules.get(family), name, None)
+        if isinstance(cls, type) and isinstance(value, cls):
+            return family
+    return None
+
+
+def _module(wire: dict[str, Json]) -> ModuleType:
+    name = wire.get("module")
+    if name not in _FAMILIES or name not in sys.modules:
+        raise NotRebuildable(
+            f"a message of {name if name in _FAMILIES else 'another library'} was recorded, which is not loaded here"
+        )
+    return sys.modules[cast("str", name)]
+
+
+def _headers(value: Any) -> Json:
+    return [[name.decode("latin-1"), text.decode("latin-1")] for name, text in value.headers.raw]
+
+
+def _read_headers(module: Any, wire: Json) -> Any:
+    pairs = cast("list[list[str]]", wire)
+    return module.Headers([(name.encode("latin-1"), text.encode("latin-1")) for name, text in pairs])
+
+
+def _content(value: Any) -> Json:
+    """The body as far as it was read; `None` when it was not."""
+    content: object = value.__dict__.get("_content")
+    return bytes_wire(content) if isinstance(content, bytes) else None
+
+
+def _put_content(made: Any, wire: Json) -> Any:
+    """What was never read stays unread: asking for it raises what it raised then."""
+    if wire is None:
+        made.__dict__.pop("_content", None)
+    return made
+
+
+def _write_request(value: Any, _: Inner) -> Json:
+    return {
+        "module": _library(value, "Request"),
+        "method": str(value.method),
+        "url": str(value.url),
+        "headers": _headers(value),
+        "content": _content(value),
+    }
+
+
+def _read_request(wire: Json, _: Value) -> object:
+    if not isinstance(wire, dict):
+        raise NotRebuildable("a recorded request is no object")
+    module: Any = _module(wire)
+    content = wire.get("content")
+    made = module.Request(wire["method"], wire["url"], content=b"" if content is None else bytes_of(content))
+    made.headers = _read_headers(module, wire["headers"])
+    return _put_content(made, content)
+
+
+def _write_response(value: Any, inner: Inner) -> Json:
+    request: object = value.__dict__.get("_request")
+    elapsed: object = value.__dict__.get("_elapsed")
+    return {
+        "module": _library(value, "Response"),
+        "status": int(value.status_code),
+        "headers": _headers(value),
+        "content": _content(value),
+        "http_version": str(value.http_version),
+        "reason": str(value.reason_phrase),
+        "elapsed": elapsed.total_seconds() if isinstance(elapsed, dt.timedelta) else None,
+        "request": None if request is None else inner(request, "request"),
+    }
+
+
+def _read_response(wire: Json, value: Value) -> object:
+    if not isinstance(wire, dict):
+        raise NotRebuildable("a recorded response is no object")
+    module: Any = _module(wire)
+    extensions = {
+        "http_version": cast("str", wire["http_version"]).encode("ascii"),
+        "reason_phrase": cast("str", wire["reason"]).encode("ascii", "replace"),
+    }
+    # The recorded content is decoded already: headers that say otherwise are put on afterwards.
+    content = wire.get("content")
+    body = b"" if content is None else bytes_of(content)
+    made = module.Response(wire["status"], content=body, request=value(wire.get("request")), extensions=extensions)
+    made.headers = _read_headers(module, wire["headers"])
+    seconds = wire.get("elapsed")
+    if isinstance(seconds, int | float):
+        made.elapsed = dt.timedelta(seconds=seconds)
+    return _put_content(made, content)
+
+
+def add_codecs() -> None:
+    """Adds the codecs of this module."""
+    add_codec(Codec("$http_request", lambda v: _library(v, "Request") is not None, _write_request, _read_request))
+    add_codec(Codec("$http_response", lambda v: _library(v, "Response") is not None, _write_response, _read_response))

@@ -1,0 +1,250 @@
+"""Turns what happened at the boundary into drafts of events: the one place that knows which call writes which events.
+
+Pure bookkeeping, shared by the recorder, the forker and the importers: no clock, no store, no decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from agentloupe.ports.ambient import Place, new_event_id
+from agentloupe.ports.pack import Body, Packer
+from agentloupe.ports.protocols import Durability
+from agentloupe.words.call import NO_ATTRS, Attrs, Call, Outcome
+from agentloupe.words.canonical import Json
+from agentloupe.words.event import Draft
+
+__all__ = ["Entry", "Scribe", "Started", "entries"]
+
+_OPENING: Mapping[str, str] = {"llm": "model.requested", "agent": "span.started"}
+_CLOSING: Mapping[str, tuple[str, str]] = {
+    "llm": ("model.responded", "model.failed"),
+    "agent": ("span.finished", "span.finished"),
+    "tool": ("tool.finished", "tool.failed"),
+    "retrieval": ("retrieval.finished", "retrieval.failed"),
+    "other": ("call.finished", "call.failed"),
+    "clock": ("clock.read", "clock.read"),
+    "random": ("random.drawn", "random.drawn"),
+    "id": ("id.minted", "id.minted"),
+    "env": ("env.read", "env.read"),
+    "check": ("check.finished", "check.finished"),
+    "state": ("state.changed", "state.changed"),
+}
+_NOTHING: Attrs = NO_ATTRS
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Drafts with their bodies, and how durable they must be before the caller goes on."""
+
+    drafts: tuple[Draft, ...] = ()
+    bodies: tuple[Body, ...] = ()
+    durability: Durability = "grouped"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """What `run.started` says.
+
+    Attributes:
+        agent, name: the agent's name, and the run's (what a list shows).
+        arguments: what the agent was called with, as JSON (`{"args": [...], "kwargs": {...}}`).
+        engine: `own`, `generic` or `imported`.
+        facts: further structure: task_id, arm, parent_run_id, forked_from_step, parent_hash, rules, limits, fidelity ...
+        bodies: values by what they are: snapshot, overrides, policy ...
+    """
+
+    agent: str
+    name: str
+    arguments: Json = None
+    engine: str = "own"
+    tags: tuple[str, ...] = ()
+    facts: Attrs = _NOTHING
+    bodies: Mapping[str, Json] | None = None
+
+
+class Scribe:
+    """Writes the drafts of one run.
+
+    Args:
+        trace_id: W3C trace id of all its events.
+        root_span: span of the run itself; calls without a parent span hang under it.
+        epoch: the owner's epoch.
+    """
+
+    def __init__(self, *, trace_id: str, root_span: str, epoch: int = 1) -> None:
+        self.trace_id = trace_id
+        self.root_span = root_span
+        self.epoch = epoch
+        self.packer = Packer()
+
+    def started(self, what: Started, at: str) -> Entry:
+        """`run.started`."""
+        bodies: list[Body] = []
+        named = {label: self._pack(value, bodies) for label, value in (what.bodies or {}).items()}
+        attrs: dict[str, Json] = {"run_name": what.name, "engine": what.engine, **what.facts}
+        if what.tags:
+            attrs["tags"] = list(what.tags)
+        draft = self._draft(
+            "run.started",
+            at,
+            name=what.agent,
+            span_id=self.root_span,
+            input_digest=self._pack(what.arguments, bodies),
+            bodies=named,
+            attrs=attrs,
+        )
+        return Entry((draft,), tuple(bodies), "commit")
+
+    def finished(self, outcome: Outcome, at: str) -> Entry:
+        """`run.finished` with the agent's result or its exception; `outcome.attrs` carry status and coverage."""
+        bodies: list[Body] = []
+        attrs: dict[str, Json] = {"status": outcome.status, **outcome.attrs}
+        digest = self._pack(outcome.output, bodies)
+        draft = self._draft("run.finished", at, span_id=self.root_span, output_digest=digest, attrs=attrs)
+        return Entry((draft,), tuple(bodies), "full")
+
+    def opened(self, call: Call, where: Place, key: str, at: str, extra: Attrs = _NOTHING) -> Entry:
+        """What is written before a call is performed; nothing for calls of one event."""
+        if call.kind == "tool":
+            return self._tool_opened(call, where, key, at, extra)
+        opening = _OPENING.get(call.kind)
+        if opening is None:
+            return Entry()
+        bodies: list[Body] = []
+        digest = self._pack(call.input, bodies, shared=call.kind == "llm")
+        draft = self._of(call, where, opening, at, input_key=key, input_digest=digest, attrs={**call.attrs, **extra})
+        return Entry((draft,), tuple(bodies), "grouped")
+
+    def closed(self, call: Call, where: Place, key: str, outcome: Outcome, at: str) -> Entry:
+        """What is written when a call has ended. The fact `sent` (a body that a client library changed) becomes a body."""
+        bodies: list[Body] = []
+        good, bad = _CLOSING[call.kind]
+        kind = good if outcome.status == "ok" else "tool.unknown" if outcome.status == "unknown" else bad
+        attrs: dict[str, Json] = dict(outcome.attrs)
+        named = {"sent": self._pack(attrs.pop("sent"), bodies, shared=True)} if "sent" in attrs else {}
+        if outcome.status != "ok" and (good == bad or outcome.status == "cancelled"):
+            attrs["status"] = outcome.status
+        input_digest = None
+        if call.kind != "tool" and call.kind not in _OPENING:
+            attrs = {**call.attrs, **attrs}
+            input_digest = None if call.input is None else self._pack(call.input, bodies)
+        draft = self._of(
+            call,
+            where,
+            kind,
+            at,
+            input_key=key,
+            input_digest=input_digest,
+            output_digest=self._pack(outcome.output, bodies),
+            source=None if outcome.source == "live" else outcome.source,
+            attrs=attrs,
+            bodies=named,
+        )
+        durability: Durability = "full" if call.effect == "write" else "grouped" if call.cheap else "commit"
+        return Entry((draft,), tuple(bodies), durability)
+
+    def denied(self, call: Call, where: Place, key: str, why: str, at: str) -> Entry:
+        """A tool call that was not allowed to run."""
+        bodies: list[Body] = []
+        digest = self._pack(call.input, bodies)
+        attrs: dict[str, Json] = {"effect": call.effect, "decision": "denied", "why": why, **call.attrs}
+        draft = self._of(call, where, "tool.denied", at, input_key=key, input_digest=digest, attrs=attrs)
+        return Entry((draft,), tuple(bodies), "commit")
+
+    def _tool_opened(self, call: Call, where: Place, key: str, at: str, extra: Attrs) -> Entry:
+        bodies: list[Body] = []
+        digest = self._pack(call.input, bodies)
+        attrs: dict[str, Json] = {"effect": call.effect, "decision": "allowed", **call.attrs, **extra}
+        types = ["tool.allowed", "tool.started"]
+        if call.effect == "write":
+            types.insert(1, "tool.requested")
+        drafts = [
+            self._of(call, where, kind, at, input_key=key, input_digest=digest, attrs=attrs) for kind in types[:1]
+        ]
+        drafts += [self._of(call, where, kind, at, input_key=key, attrs=_intent(attrs)) for kind in types[1:]]
+        return Entry(tuple(drafts), tuple(bodies), "full" if call.effect == "write" else "grouped")
+
+    def _of(
+        self,
+        call: Call,
+        where: Place,
+        kind: str,
+        at: str,
+        *,
+        input_key: str,
+        attrs: Attrs,
+        input_digest: str | None = None,
+        output_digest: str | None = None,
+        source: str | None = None,
+        bodies: Mapping[str, str] | None = None,
+    ) -> Draft:
+        return Draft(
+            type=kind,
+            event_id=new_event_id(),
+            recorded_at=at,
+            call_id=where.call_id,
+            trace_id=self.trace_id,
+            span_id=where.span_id,
+            parent_span_id=where.parent_span_id or self.root_span,
+            lane=where.lane,
+            n=where.n,
+            source=source,  # type: ignore[arg-type]  # one of Source, checked by Outcome
+            owner_epoch=self.epoch,
+            name=call.name,
+            input_key=input_key,
+            input_digest=input_digest,
+            output_digest=output_digest,
+            bodies=bodies or {},
+            attrs=attrs,
+        )
+
+    def _draft(
+        self,
+        kind: str,
+        at: str,
+        *,
+        span_id: str,
+        attrs: Attrs,
+        name: str | None = None,
+        input_digest: str | None = None,
+        output_digest: str | None = None,
+        bodies: Mapping[str, str] | None = None,
+    ) -> Draft:
+        return Draft(
+            type=kind,
+            event_id=new_event_id(),
+            recorded_at=at,
+            trace_id=self.trace_id,
+            span_id=span_id,
+            owner_epoch=self.epoch,
+            name=name,
+            input_digest=input_digest,
+            output_digest=output_digest,
+            bodies=bodies or {},
+            attrs=attrs,
+        )
+
+    def _pack(self, value: Json, bodies: list[Body], *, shared: bool = False) -> str:
+        packed = self.packer.pack(value, shared_lists=shared)
+        bodies.extend(packed.bodies)
+        return packed.digest
+
+
+def _intent(attrs: Attrs) -> Attrs:
+    """A later event of the same call repeats only what a reader of that event alone must know."""
+    keep = ("effect", "idempotency_key")
+    return {name: attrs[name] for name in keep if attrs.get(name) is not None}
+
+
+def entries(parts: Sequence[Entry]) -> Entry:
+    """Several entries as one; the strongest durability wins."""
+    order: tuple[Durability, ...] = ("grouped", "commit", "full")
+    strongest: Durability = "grouped"
+    drafts = tuple(draft for part in parts for draft in part.drafts)
+    bodies = tuple(body for part in parts for body in part.bodies)
+    for part in parts:
+        if order.index(part.durability) > order.index(strongest):
+            strongest = part.durability
+    return Entry(drafts, bodies, strongest)

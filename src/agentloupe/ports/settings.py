@@ -1,0 +1,350 @@
+"""Settings: `loupe.toml` or `[tool.agentloupe]` of `pyproject.toml`, `LOUPE_*` variables over it, `.env` for the model.
+
+    db = "sqlite:///runs.db"          # LOUPE_DB; default .loupe/loupe.db beside the project
+    strict = false                    # LOUPE_STRICT; an unrecordable value raises
+    write_without_store = "refuse"    # LOUPE_WRITE_WITHOUT_STORE; or "allow"
+    env = ["TZ", "LANG"]              # LOUPE_ENV (commas); environment names whose values a snapshot may hold
+    [secrets]
+    fields = ["customer_pin"]         # further names of fields whose values never enter
+    keep = ["csrf_token"]             # names that the built-in rules should leave alone
+    patterns = { ticket = "TICK-[0-9]{6}" }
+    [live]                            # tools that a fork may run live, each with its reason
+    calculate = "pure arithmetic"
+
+Nothing here prints or shows a key.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from agentloupe.words.errors import ConfigError
+from agentloupe.words.jsontext import Json, JsonFault, loads
+
+__all__ = ["ModelSettings", "Settings", "find_root", "load", "model_settings", "read_dotenv"]
+
+WriteWithoutStore = Literal["refuse", "allow"]
+
+_MARKERS = ("loupe.toml", "pyproject.toml", ".git")
+_NO_NAMES: Mapping[str, str] = {}
+_NO_BODY: Mapping[str, Json] = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What can be set for a project.
+
+    Attributes:
+        root: the project's folder.
+        db: URL or path of the store.
+        strict: an unrecordable value raises.
+        write_without_store: whether a write effect may run when its intent cannot be stored.
+        secret_fields, secret_keep, secret_patterns: the workspace's own rules of secret removal.
+        live: tools that a fork may run live, with the reason.
+        env: environment names whose values a snapshot may hold.
+    """
+
+    root: Path
+    db: str
+    strict: bool = False
+    write_without_store: WriteWithoutStore = "refuse"
+    secret_fields: tuple[str, ...] = ()
+    secret_keep: tuple[str, ...] = ()
+    secret_patterns: Mapping[str, str] = field(default_factory=lambda: _NO_NAMES)
+    live: Mapping[str, str] = field(default_factory=lambda: _NO_NAMES)
+    env: tuple[str, ...] = ("TZ", "LANG", "LC_ALL", "PYTHONHASHSEED")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelSettings:
+    """Where a model is reached: `LLM_BASE_URL`, `LLM_API_KEY`, `LLM_MODEL`, `LLM_EXTRA_BODY` (a JSON object).
+
+    The key is left out of every printed form.
+    """
+
+    base_url: str | None = None
+    api_key: str | None = field(default=None, repr=False)
+    model: str | None = None
+    extra_body: Mapping[str, Json] = field(default_factory=lambda: _NO_BODY)
+
+
+# --- the project ------------------------------------------------------------------------------------------------------
+
+
+def find_root(start: Path | None = None) -> Path:
+    """The project's folder, looked for from `start` (default: the current folder) upwards.
+
+    It is the nearest one that holds `loupe.toml`, `pyproject.toml` or `.git`; else `start` itself.
+    """
+    here = (start or Path.cwd()).resolve()
+    for folder in (here, *here.parents):
+        if any((folder / marker).exists() for marker in _MARKERS):
+            return folder
+    return here
+
+
+def load(start: Path | None = None, environ: Mapping[str, str] | None = None) -> Settings:
+    """Reads the settings that hold in a folder (default: the current one).
+
+    Raises:
+        ConfigError: a file cannot be read, a name is unknown, a value is of the wrong kind; names file and line.
+    """
+    root = find_root(start)
+    found = {**_from_files(root), **_from_environment(os.environ if environ is None else environ)}
+    db = found.pop("db", None)
+    return Settings(root=root, db=_place(cast("str", db), root) if db else str(root / ".loupe" / "loupe.db"), **found)
+
+
+def _place(db: str, root: Path) -> str:
+    """A relative path means one below the project."""
+    scheme, found, rest = db.partition(":///")
+    if found and scheme == "sqlite":
+        return db if rest.startswith("/") else str(root / rest)
+    return db if "://" in db or db == "memory:" else str(root / Path(db).expanduser())
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+def _from_files(root: Path) -> dict[str, Any]:
+    own = root / "loupe.toml"
+    if own.is_file():
+        return _read_table(own, _read_toml(own))
+    project = root / "pyproject.toml"
+    if not project.is_file() or b"agentloupe" not in _bytes(project):
+        return {}
+    tools: dict[str, dict[str, Any]] = _read_toml(project).get("tool", {})
+    return _read_table(project, tools.get("agentloupe", {}))
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as wrong:
+        raise ConfigError(f"{path} cannot be read: {wrong.strerror}") from wrong
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    import tomllib
+
+    try:
+        return tomllib.loads(_bytes(path).decode("utf-8"))
+    except tomllib.TOMLDecodeError as wrong:
+        line = re.search(r"line (\d+)", str(wrong))
+        raise ConfigError(f"{path}:{line[1] if line else 1}: not valid TOML: {wrong}") from wrong
+    except UnicodeDecodeError as wrong:
+        raise ConfigError(f"{path} is not UTF-8") from wrong
+
+
+def _read_table(path: Path, table: Mapping[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in table.items():
+        if name == "secrets" and isinstance(value, dict):
+            found.update(_secrets(path, cast("Mapping[str, Any]", value)))
+        elif name == "live" and isinstance(value, dict):
+            found["live"] = _texts_by_name(path, name, value)
+        elif name in _READERS:
+            found[name] = _checked(f"{_at(path, name)}: {name}", _READERS[name], value)
+        else:
+            raise ConfigError(f"{_at(path, name)}: unknown setting {name!r}", hint=f"known: {_known()}")
+    return found
+
+
+def _secrets(path: Path, table: Mapping[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in table.items():
+        where = f"{_at(path, name)}: secrets.{name}"
+        if name in ("fields", "keep"):
+            found[f"secret_{name}"] = _checked(where, _names, value)
+        elif name == "patterns":
+            found["secret_patterns"] = patterns = _texts_by_name(path, name, value)
+            for label, pattern in patterns.items():
+                _checked(f"{_at(path, label)}: secrets.patterns.{label}", _pattern, pattern)
+        else:
+            raise ConfigError(f"{where} is unknown", hint="known: fields, keep, patterns")
+    return found
+
+
+def _texts_by_name(path: Path, name: str, value: Any) -> dict[str, str]:
+    table = cast("dict[str, Any]", value) if isinstance(value, dict) else None
+    if table is None or not all(isinstance(text, str) and text for text in table.values()):
+        raise ConfigError(f"{_at(path, name)}: {name} must be a table of texts")
+    return cast("dict[str, str]", table)
+
+
+def _at(path: Path, name: str) -> str:
+    """File and line where a name is first set; the file alone where that cannot be told."""
+    pattern = re.compile(
+        rf"^\s*[\[\"']*(?:[\w.-]+\.)?{re.escape(name)}[\"'\]]*\s*(?:=|$)|[{{,]\s*{re.escape(name)}\s*="
+    )
+    for number, line in enumerate(_bytes(path).decode("utf-8", "replace").splitlines(), 1):
+        if pattern.search(line):
+            return f"{path}:{number}"
+    return str(path)
+
+
+# --- values -----------------------------------------------------------------------------------------------------------
+
+
+def _checked(where: str, read: Callable[[Any], Any], value: Any) -> Any:
+    try:
+        return read(value)
+    except (ValueError, TypeError) as wrong:
+        raise ConfigError(f"{where} {wrong}") from wrong
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise TypeError("must be a text that is not empty")
+    return value.strip()
+
+
+def _switch(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    known = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+    if isinstance(value, str) and value.strip().lower() in known:
+        return known[value.strip().lower()]
+    raise ValueError("must be true or false")
+
+
+def _one_of(*words: str) -> Callable[[Any], str]:
+    def read(value: Any) -> str:
+        if value not in words:
+            raise ValueError(f"must be one of {', '.join(words)}")
+        return cast("str", value)
+
+    return read
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    parts: list[Any] = value.split(",") if isinstance(value, str) else value
+    if not isinstance(parts, list) or not all(isinstance(part, str) for part in parts):  # type: ignore[redundant-expr]
+        raise TypeError("must be a list of names")
+    return tuple(name for part in parts if (name := part.strip()))
+
+
+def _pattern(value: str) -> str:
+    try:
+        matches_nothing = re.compile(value).search("")
+    except re.error as wrong:
+        raise ValueError(f"is no regular expression: {wrong}") from wrong
+    if matches_nothing:
+        raise ValueError("matches the empty text")
+    return value
+
+
+_READERS: Mapping[str, Callable[[Any], Any]] = {
+    "db": _text,
+    "strict": _switch,
+    "write_without_store": _one_of("refuse", "allow"),
+    "env": _names,
+}
+
+
+def _known() -> str:
+    return ", ".join(sorted((*_READERS, "secrets", "live")))
+
+
+def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
+    """Variables of other parts of Loupe (`LOUPE_SESSION` ...) are not settings and are passed over."""
+    found: dict[str, Any] = {}
+    for name, read in _READERS.items():
+        variable = f"LOUPE_{name.upper()}"
+        value = environ.get(variable)
+        if value is not None and value.strip():
+            found[name] = _checked(f"the variable {variable}", read, value)
+    return found
+
+
+# --- .env -------------------------------------------------------------------------------------------------------------
+
+_LINE = re.compile(r"(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*)")
+_QUOTED = re.compile(r"""(?:"((?:[^"\\]|\\.)*)"|'([^']*)')\s*(?:#.*)?""")
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
+
+
+def read_dotenv(path: Path) -> dict[str, tuple[str, int]]:
+    r"""Names and values of a `.env` file, each with its line.
+
+    A line is empty, a comment, or `NAME=VALUE` (`export` before it is allowed). A value in single quotes is taken as it
+    is; in double quotes `\n \t \r \" \\` are escapes; without quotes it ends at ` #`. One line each, no substitution.
+
+    Raises:
+        ConfigError: a line is something else; names file and line, never the value.
+    """
+    found: dict[str, tuple[str, int]] = {}
+    try:
+        text = _bytes(path).decode("utf-8-sig")
+    except UnicodeDecodeError as wrong:
+        raise ConfigError(f"{path} is not UTF-8") from wrong
+    for number, raw in enumerate(text.splitlines(), 1):
+        line = raw.strip()
+        if not line or line.startswith("#"):
+            continue
+        match = _LINE.fullmatch(line)
+        if match is None:
+            raise ConfigError(f"{path}:{number}: expected NAME=VALUE")
+        found[match[1]] = (_env_value(match[2], f"{path}:{number}"), number)
+    return found
+
+
+def _env_value(text: str, where: str) -> str:
+    if text[:1] not in ("'", '"'):
+        return re.split(r"(?:^|\s)#", text, maxsplit=1)[0].strip()
+    match = _QUOTED.fullmatch(text)
+    if match is None:
+        raise ConfigError(f"{where}: the quotes do not close, or text follows them")
+    if match[2] is not None:
+        return match[2]
+    return re.sub(r"\\(.)", lambda found: _ESCAPES.get(found[1], found[1]), match[1])
+
+
+def model_settings(start: Path | None = None, environ: Mapping[str, str] | None = None) -> ModelSettings:
+    """The `LLM_*` settings: variables of the environment, over those of the nearest `.env` (not above the project).
+
+    Raises:
+        ConfigError: `.env` cannot be understood, or `LLM_EXTRA_BODY` is no JSON object; names the place, never a value.
+    """
+    env = os.environ if environ is None else environ
+    path = _nearest_dotenv(start)
+    from_file = read_dotenv(path) if path else {}
+
+    def value(name: str) -> tuple[str | None, str]:
+        if env.get(name, "").strip():
+            return env[name].strip(), f"the variable {name}"
+        text, line = from_file.get(name, ("", 0))
+        return text.strip() or None, f"{path}:{line}: {name}"
+
+    extra, where = value("LLM_EXTRA_BODY")
+    return ModelSettings(
+        base_url=value("LLM_BASE_URL")[0],
+        api_key=value("LLM_API_KEY")[0],
+        model=value("LLM_MODEL")[0],
+        extra_body=_json_object(extra, where) if extra else {},
+    )
+
+
+def _nearest_dotenv(start: Path | None) -> Path | None:
+    here, root = (start or Path.cwd()).resolve(), find_root(start)
+    for folder in (here, *here.parents):
+        if (folder / ".env").is_file():
+            return folder / ".env"
+        if folder == root:
+            break
+    return None
+
+
+def _json_object(text: str, where: str) -> dict[str, Json]:
+    try:
+        value = loads(text)
+    except JsonFault as wrong:
+        raise ConfigError(f"{where} is not JSON: {wrong}") from wrong
+    if not isinstance(value, dict):
+        raise ConfigError(f"{where} must be a JSON object")
+    return value

@@ -1,0 +1,1 @@
+"""What users and doors call: record, replay, fork, compare, import, export."""

@@ -1,0 +1,102 @@
+"""Waits for a child process so that signals end both: what is recorded in the child is kept, and no child is left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from types import FrameType
+
+__all__ = ["PATIENCE", "run_child"]
+
+PATIENCE = 5.0
+"""Seconds that a child has to end by itself after it was interrupted."""
+
+
+def run_child(
+    command: Sequence[str],
+    *,
+    environment: Mapping[str, str] | None = None,
+    stdout: int | None = None,
+    stderr: int | None = None,
+    timeout: float | None = None,
+    insist: bool = True,
+) -> int:
+    """Runs a child to its end; returns its exit code, 128 and the signal's number where a signal ended it.
+
+    Ctrl-C in a terminal reaches the child by itself; where there is none, it is handed on. SIGTERM is handed on always.
+
+    Args:
+        command: the program and its arguments.
+        environment: all variables of the child; default: those of this process.
+        stdout: descriptor that its output goes to; default: where ours goes.
+        stderr: the same for its errors.
+        timeout: seconds after which it is ended.
+        insist: after an interrupt the child is ended if it does not end in time, and `KeyboardInterrupt` comes out;
+            without it the child's own handling decides, and its exit code says what became of it.
+
+    Raises:
+        OSError: it cannot be started.
+        subprocess.TimeoutExpired: it was ended after its time.
+        KeyboardInterrupt: it was interrupted, and has ended.
+    """
+    with subprocess.Popen(command, env=environment, stdout=stdout, stderr=stderr) as child, _handing_on(child):  # noqa: S603  # what the user typed
+        try:
+            code = child.wait(timeout)
+        except KeyboardInterrupt:
+            code = _after_interrupt(child, insist)
+            if insist:
+                raise
+        except BaseException:
+            child.kill()
+            raise
+    return 128 - code if code < 0 else code
+
+
+def _after_interrupt(child: subprocess.Popen[bytes], insist: bool) -> int:
+    """Waits on; a child that the terminal does not tell of the interrupt is told here."""
+    told = _terminal_tells()
+    while True:
+        try:
+            return child.wait(PATIENCE if insist else None if told else 1.0)
+        except KeyboardInterrupt:
+            continue
+        except subprocess.TimeoutExpired:
+            if told:
+                child.kill()
+            else:
+                child.send_signal(signal.SIGINT)
+                told = True
+
+
+def _terminal_tells() -> bool:
+    """Whether Ctrl-C reaches the whole foreground group, this process and its children, by itself."""
+    for stream in (sys.__stdin__, sys.__stdout__, sys.__stderr__):
+        try:
+            if stream is not None and os.tcgetpgrp(stream.fileno()) == os.getpgrp():
+                return True
+        except (OSError, ValueError):
+            continue
+    return False
+
+
+@contextmanager
+def _handing_on(child: subprocess.Popen[bytes]) -> Generator[None]:
+    """While the block runs a request to end this process ends the child, whose end ends the block."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def hand_on(number: int, frame: FrameType | None) -> None:
+        del number, frame
+        child.terminate()
+
+    before = signal.signal(signal.SIGTERM, hand_on)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

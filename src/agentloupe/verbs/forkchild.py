@@ -1,0 +1,248 @@
+"""Forks of a script: each fork is a child process that runs the script with a forker in the place of a recorder.
+
+The parent checks everything that can be checked, writes a session file for each fork and starts the child; the child
+makes the new run in the same store and leaves a small report.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from agentloupe.engine.forker import Ended, Forker, ForkOpener, ForkPlan
+from agentloupe.engine.loop import Limits
+from agentloupe.engine.overrides import overrides_as_json, overrides_from_json
+from agentloupe.engine.policy import Allow, MissPolicy, ToolRule
+from agentloupe.ports import ambient
+from agentloupe.ports.protocols import Opener, Store
+from agentloupe.verbs import launch
+from agentloupe.verbs.children import run_child
+from agentloupe.verbs.forkfamily import Family, ForkResult, ForkWishes, with_fields
+from agentloupe.verbs.replaying import agent_named
+from agentloupe.words.canonical import Json, dumps
+from agentloupe.words.errors import ForkRefused, LoupeError, StoreError, UsageError
+from agentloupe.words.jsontext import loads
+
+__all__ = ["fork_command", "fork_launch"]
+
+
+# --- the parent -------------------------------------------------------------------------------------------------------
+
+
+def fork_command(
+    run: str,
+    command: Sequence[str],
+    *,
+    from_step: int | Literal["start"],
+    store: Store | None = None,
+    wishes: ForkWishes | None = None,
+    environment: Mapping[str, str] | None = None,
+    timeout: float | None = None,
+    **more: Any,
+) -> ForkResult:
+    """Forks by running a script, as typed behind `--`: `["python", "my_agent.py", "ARG"]`.
+
+    Args:
+        run: what to fork; see `forking.fork`.
+        command: the script; only Python programs can be run. It must call the recorded agent as it was called.
+        from_step: where; see `forking.fork`.
+        store: where runs are; a file, since the child opens it too.
+        wishes: how; functions in it (a sandbox, `ask`) must be importable by their names.
+        environment: variables for the child, over those of this process.
+        timeout: seconds after which a child is ended.
+        more: single fields of `ForkWishes`, `Limits` and `Overrides`.
+
+    Raises:
+        RunNotFound, ForkRefused, UsageError, Damaged, StoreError: see `forking.fork`.
+    """
+    from agentloupe.verbs.api import open_store, resolve
+
+    chosen = with_fields(wishes or ForkWishes(), {"engine": "own", **more})
+    where = store if store is not None else open_store()
+    if where.url == "memory:":
+        raise UsageError("a script is forked in a process of its own, which cannot see a store in memory")
+    return _Children(where, resolve(where, run), from_step, chosen, command, environment or {}, timeout).fork()
+
+
+class _Children(Family):
+    """A family whose forks run in child processes."""
+
+    def __init__(
+        self,
+        store: Store,
+        run_id: str,
+        from_step: int | Literal["start"],
+        wishes: ForkWishes,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        timeout: float | None,
+    ) -> None:
+        super().__init__(store, run_id, from_step, _the_script, None, wishes)
+        self._from = from_step
+        self._command = command
+        self._environment = environment
+        self._timeout = timeout
+
+    def own(self, plan: ForkPlan) -> None:
+        """Runs one child to its end."""
+        with tempfile.TemporaryDirectory(prefix="agentloupe-") as folder:
+            place = Path(folder)
+            report = place / "report.json"
+            spec = launch.write_spec(place / "session.json", "fork", self._spec(plan, report))
+            code = self._run(launch.command(spec, self._command))
+            self.noted(_read_report(report, code))
+
+    def _spec(self, plan: ForkPlan, report: Path) -> dict[str, Json]:
+        wishes = self.wishes
+        return {
+            "db": self.store.url,
+            "run": self.parent.id,
+            "new_run": plan.run_id,
+            "from_step": self._from,
+            "arm": plan.facts.get("arm"),
+            "report": str(report),
+            "overrides": overrides_as_json(plan.overrides),
+            "tools": {name: _rule_json(rule) for name, rule in self.policy.tools.items()},
+            "live": {name: {"reason": a.reason, "read": a.read} for name, a in self.policy.allow.items()},
+            "on_miss": wishes.on_miss,
+            "ask": None if wishes.ask is None else _name_of(wishes.ask),
+            "limits": wishes.limits.as_json(),
+            "code_changed": wishes.code_changed,
+            "form": wishes.form,
+        }
+
+    def _run(self, command: Sequence[str]) -> int | None:
+        try:
+            return run_child(command, environment={**os.environ, **self._environment}, stdout=2, timeout=self._timeout)
+        except subprocess.TimeoutExpired:
+            return None
+        except OSError as wrong:
+            raise ForkRefused(f"{command[0]} cannot be started: {wrong.strerror}", reason="no_code") from wrong
+
+
+def _the_script() -> None:
+    """Stands for code that is run elsewhere."""
+    raise AssertionError("the script runs in a child")
+
+
+def _name_of(function: Callable[..., object]) -> str:
+    module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", "")
+    if not isinstance(module, str) or "<" in name or module == "__main__":
+        raise UsageError(f"{name or function!r} cannot be found by a child process", hint="define it in a module")
+    return f"{module}:{name}"
+
+
+def _rule_json(rule: ToolRule) -> Json:
+    sandbox = rule.sandbox if rule.sandbox is None or isinstance(rule.sandbox, str) else _name_of(rule.sandbox)
+    return {"how": rule.how, "value": rule.value, "sandbox": sandbox}
+
+
+def _read_report(file: Path, code: int | None) -> Ended:
+    try:
+        record = loads(file.read_bytes())
+    except FileNotFoundError:
+        ended = "was ended after its time" if code is None else f"ended with code {code}"
+        raise ForkRefused(f"the script {ended} and left no report", reason="no_report") from None
+    told = cast("dict[str, Any]", record)
+    refusal: LoupeError | None = None
+    if (refused := told.get("refusal")) is not None:
+        kind = StoreError if refused["code"].startswith("store") else ForkRefused
+        refusal = kind(refused["message"], hint=refused["hint"], reason=refused["reason"])
+    return Ended(told["begun"], refusal, told["applied"], told["kept"])
+
+
+# --- the child --------------------------------------------------------------------------------------------------------
+
+
+class _ForkLaunch:
+    """Runs a script in this process with a forker, once."""
+
+    def __init__(self, spec: Mapping[str, Json]) -> None:
+        from agentloupe.verbs.sessions import default_store
+
+        self._file = Path(str(spec["report"]))
+        step = spec["from_step"]
+        wishes = _wishes_of(cast("Mapping[str, Any]", spec))
+        family = Family(
+            default_store(str(spec["db"])),
+            str(spec["run"]),
+            step if isinstance(step, int) else "start",
+            _the_script,
+            None,
+            wishes,
+        )
+        plan = family.plan(wishes.overrides, cast("str | None", spec.get("arm")), str(spec["new_run"]))
+        self._forker = Forker(plan)
+        self._opener = ForkOpener(self._forker, check_arguments=True)
+        self.opener: Opener = self._opener
+        # The process is the fork's alone: a thread without a context, older than all marks, is its too.
+        self._left = ExitStack()
+        self._left.enter_context(ambient.catching_strays(ambient.away(self._forker)))
+
+    def ended(self, code: int) -> int:
+        """The script has ended: leaves the report for the parent. A fork that began is done, however the script ended."""
+        self._left.close()
+        forker = self._forker
+        if self._opener.session is None and forker.refusal is None:
+            forker.refusal = self._opener.refusal or ForkRefused(
+                f"the script ended with code {code} and did not start the recorded agent", reason="no_session"
+            )
+        ended = forker.ended()
+        refusal = ended.refusal
+        told: dict[str, Json] = {"begun": ended.begun, "applied": dict[str, Json](ended.applied), "kept": ended.kept}
+        if refusal is not None:
+            told["refusal"] = {
+                "code": refusal.code,
+                "message": refusal.message,
+                "hint": refusal.hint,
+                "reason": refusal.reason,
+            }
+        self._file.write_bytes(dumps(told))
+        return 0 if refusal is None else refusal.exit_code
+
+
+def _wishes_of(spec: Mapping[str, Any]) -> ForkWishes:
+    limits = spec["limits"]
+    cost = limits.get("max_cost")
+    ask = spec.get("ask")
+    return ForkWishes(
+        overrides=overrides_from_json(spec["overrides"]),
+        tools={name: ToolRule(**rule) for name, rule in spec["tools"].items()},
+        live={name: Allow(**entry) for name, entry in spec["live"].items()},
+        on_miss=cast("MissPolicy", spec["on_miss"]),
+        ask=None if ask is None else agent_named(ask),
+        engine="own",
+        limits=replace(Limits(max_steps=None), **{**limits, "max_cost": None if cost is None else Decimal(cost)}),
+        code_changed=spec["code_changed"],
+        price=_price if cost is not None else None,
+        form=spec.get("form"),
+    )
+
+
+def _price(facts: Mapping[str, Json]) -> Decimal | None:
+    from agentloupe.verbs.pricing import price_table
+
+    model, provider = facts.get("model"), facts.get("provider")
+    return price_table().cost(
+        model if isinstance(model, str) else None,
+        facts.get("usage"),
+        provider=provider if isinstance(provider, str) else None,
+    )
+
+
+def fork_launch(spec: dict[str, Json]) -> launch.Launch:
+    """The launch of the verb `fork`: every client of the script is put under the boundary.
+
+    Raises what making the fork's plan raises; the parent has checked all of it before.
+    """
+    sys.path.insert(0, "")
+    launch.wrap_clients()
+    return _ForkLaunch(spec)

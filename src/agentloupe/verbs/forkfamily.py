@@ -1,0 +1,655 @@
+"""All forks of one call of the verb `fork`: what is checked before anything is sent, the plan of each, and running it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+import threading
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from functools import cached_property
+from typing import Any, Literal, cast
+
+from agentloupe.engine import project
+from agentloupe.engine.cassette import Cassette, Take, takes_of
+from agentloupe.engine.cautions import cautions, hosted_tools, may_write, read_history
+from agentloupe.engine.cut import Cut, cut_at, cut_at_start, index_of
+from agentloupe.engine.edits import Edit
+from agentloupe.engine.forker import Ended, Forker, ForkOpener, ForkPlan
+from agentloupe.engine.loop import Limits, Loop, Model, Spend, Tools
+from agentloupe.engine.manner import PLAIN, Manner, learn_manner
+from agentloupe.engine.overrides import NO_OVERRIDES, Form, Overrides, apply_to_request, form_of
+from agentloupe.engine.policy import Allow, Ask, MissPolicy, Policy, ToolRule, parse_tool, with_live
+from agentloupe.engine.replayer import Bodies
+from agentloupe.engine.tape import RecordedCall, Tape, read_tape
+from agentloupe.engine.verify import verify
+from agentloupe.ports import ambient, codecs
+from agentloupe.ports.ambient import Lane
+from agentloupe.ports.protocols import Opening, Provider, Store
+from agentloupe.ports.recording import Recording
+from agentloupe.verbs.instrument import as_agent, stated_for
+from agentloupe.verbs.looping import tool_functions
+from agentloupe.verbs.replaying import agent_named, arguments_of, rules_in
+from agentloupe.words.call import Effect
+from agentloupe.words.canonical import Json, key_of
+from agentloupe.words.errors import Corrupt, ForkRefused, LoupeError, RunNotFound, UsageError
+from agentloupe.words.run import Engine, Run
+
+__all__ = ["MAX_REPEAT", "Family", "ForkResult", "ForkWishes", "with_fields"]
+
+MAX_REPEAT = 3
+"""Repeats at once; more are a job."""
+
+_FAMILY = 50  # generations that a cassette looks back
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForkWishes:
+    """How a fork is to be made. Everything has a default.
+
+    Attributes:
+        overrides: what is changed.
+        tools: rule by tool name, as `policy.ToolRule` or as text (`stub:{"a":1}`, `human`, ...).
+        live: tools that may run, each with its written reason (or `policy.Allow`); naming one switches it on.
+        functions: the functions behind live tools, for the generic loop.
+        on_miss: `error`, `abort` or `human`; `ask` is how a person is asked.
+        repeat: candidates, 1 to 3.
+        control: also fork with nothing changed, beside the candidates; default: when repeated.
+        engine: `own` or `generic`; default: own when there is code.
+        limits: of each fork's new part.
+        require_faithful: a fork that would be, or became, hypothetical is refused.
+        code_changed: own code: before N inputs of anything but tools may differ.
+        price: cost of a model call from its facts.
+        form: of the request (`anthropic` ...), where its fields do not tell.
+    """
+
+    overrides: Overrides = NO_OVERRIDES
+    tools: Mapping[str, ToolRule | str] = field(default_factory=dict[str, "ToolRule | str"])
+    live: Mapping[str, Allow | str] = field(default_factory=dict[str, "Allow | str"])
+    functions: Mapping[str, Callable[..., object]] | Iterable[Callable[..., object]] = ()
+    on_miss: MissPolicy = "error"
+    ask: Ask | None = None
+    repeat: int = 1
+    control: bool | None = None
+    engine: Literal["own", "generic"] | None = None
+    limits: Limits = field(default_factory=Limits)
+    require_faithful: bool = False
+    code_changed: bool = False
+    price: Callable[[Mapping[str, Json]], Decimal | None] | None = None
+    form: Form | None = None
+
+
+def _no_notes() -> Sequence[str]:
+    return ()
+
+
+@dataclass(frozen=True)
+class ForkResult:
+    """What came of a fork.
+
+    Attributes:
+        parent: the observed run.
+        candidates: the forks with the overrides, in order.
+        controls: the forks with nothing changed.
+        said: makes the notes; some of them look through the whole kept prefix.
+    """
+
+    parent: Run
+    candidates: tuple[Run, ...]
+    controls: tuple[Run, ...] = ()
+    said: Callable[[], Sequence[str]] = field(default=_no_notes, repr=False, compare=False)
+
+    @cached_property
+    def notes(self) -> tuple[str, ...]:
+        """What to know before believing it, one line each. Made when it is first looked at."""
+        return tuple(dict.fromkeys(self.said()))
+
+    @property
+    def runs(self) -> tuple[Run, ...]:
+        """Candidates, then controls."""
+        return (*self.candidates, *self.controls)
+
+    def summary(self) -> dict[str, Json]:
+        """The three arms with their figures, as JSON."""
+        arms: dict[str, Json] = {"observed": [_figures(self.parent)]}
+        arms["control"] = [_figures(run) for run in self.controls]
+        arms["candidate"] = [_figures(run) for run in self.candidates]
+        return {"parent": self.parent.id, "arms": arms, "notes": list(self.notes)}
+
+
+def _figures(run: Run) -> Json:
+    return {
+        "id": run.id,
+        "status": run.status,
+        "steps": run.step_count,
+        "counts": dict[str, Json](run.counts.as_dict()),
+        "label": run.label,
+        "hypothetical_from": run.hypothetical_from,
+        "new_input_tokens": run.new_input_tokens,
+        "new_output_tokens": run.new_output_tokens,
+        "error": run.error,
+    }
+
+
+def with_fields(wishes: ForkWishes, more: Mapping[str, Any]) -> ForkWishes:
+    """Single arguments over the whole: fields of wishes, of overrides and of limits by their names."""
+    own = {name: value for name, value in more.items() if name in ForkWishes.__dataclass_fields__}
+    limits = {name: value for name, value in more.items() if name in Limits.__dataclass_fields__}
+    rest = {name: value for name, value in more.items() if name not in own and name not in limits}
+    chosen = replace(wishes, **own)
+    if limits:
+        chosen = replace(chosen, limits=replace(chosen.limits, **limits))
+    unknown = [name for name in rest if name not in Overrides.__dataclass_fields__]
+    if unknown:
+        from agentloupe.engine.edits import nearest
+
+        known = [*Overrides.__dataclass_fields__, *ForkWishes.__dataclass_fields__, *Limits.__dataclass_fields__]
+        close = nearest(unknown[0], known)
+        raise UsageError(f"unknown override {unknown[0]!r}", hint=f"did you mean {close!r}?" if close else None)
+    return replace(chosen, overrides=replace(chosen.overrides, **rest)) if rest else chosen
+
+
+# --- one family of forks ----------------------------------------------------------------------------------------------
+
+
+def new_fork_id(parent: str) -> str:
+    """`<parent>-fork-<6 hex>`."""
+    return f"{parent}-fork-{ambient.random_hex(6)}"
+
+
+def check_repeat(wishes: ForkWishes) -> None:
+    """Raises `UsageError` when there are too many repeats, or none."""
+    if not 1 <= wishes.repeat <= MAX_REPEAT:
+        raise UsageError(f"repeat is {wishes.repeat}, it goes from 1 to {MAX_REPEAT}")
+
+
+def arms_of(wishes: ForkWishes) -> list[str | None]:
+    """The arm of each fork in the order in which they are made: control and candidate by turns, or candidates alone."""
+    paired = wishes.repeat > 1 if wishes.control is None else wishes.control
+    return ["control", "candidate"] * wishes.repeat if paired else [None] * wishes.repeat
+
+
+class Family:
+    """All forks of one call of the verb: they share the parent, the cut and the rules."""
+
+    def __init__(
+        self,
+        store: Store,
+        run_id: str,
+        from_step: int | Literal["start"],
+        agent: Callable[..., Any] | str | None,
+        provider: Provider | Model | None,
+        wishes: ForkWishes,
+        ids: Sequence[str] = (),
+    ) -> None:
+        check_repeat(wishes)
+        self._ids = list(ids)
+        parent = store.run(run_id)
+        if parent is None:
+            raise RunNotFound(f"no run {run_id!r}", hint="`agentloupe list` shows what there is")
+        self.store = store
+        self.parent = parent
+        self.wishes = wishes
+        self.recording = _whole(store.recording(run_id))
+        self.cut = cut_at_start(self.recording) if from_step == "start" else cut_at(self.recording, from_step)
+        self.engine: Engine = _engine(wishes, agent, self.cut)
+        self.agent = agent_named(agent) if isinstance(agent, str) else agent
+        self.provider = provider
+        self.functions = tool_functions(wishes.functions)
+        self.effects = _effects(self.cut.tape, self.functions)
+        self.policy = self._policy()
+        self.rules = rules_in(self.cut.tape)
+        self.form: Form | None = wishes.form or (
+            form_of(self.cut.request, self._recorded_provider()) if self.cut.request else None
+        )
+        self.notes: list[str] = []
+        self._edits: tuple[Edit, ...] = ()
+        self._takes: tuple[list[Take], list[list[Take]]] | None = None
+        self._check()
+
+    # --- before anything is sent --------------------------------------------------------------------------------------
+
+    def _recorded_provider(self) -> str | None:
+        said = self.cut.call.attrs.get("provider") if self.cut.call is not None else None
+        return said if isinstance(said, str) else None
+
+    def _policy(self) -> Policy:
+        wishes = self.wishes
+        rules = {n: _rule(n, r) for n, r in wishes.tools.items()}
+        allow = {n: Allow(a) if isinstance(a, str) else a for n, a in wishes.live.items()}
+        hosted = hosted_tools(self.cut.request or {})
+        switched = with_live(rules, [name for name in allow if name not in hosted])
+        policy = Policy(tools=switched, allow=allow, on_miss=wishes.on_miss, ask=wishes.ask)
+        unnamed = [name for name in hosted if may_write(name) and name not in allow]
+        if unnamed:
+            raise ForkRefused(
+                f"the request lets the provider run {unnamed[0]!r}, which may write: a fork would run it for real",
+                hint=f"if that is meant: --live {unnamed[0]} --reason TEXT; or take it out with --unset tools",
+                reason="hosted_tool",
+            )
+        own = self.engine == "own"
+        policy.check(lambda tool: self.effects.get(tool) or ("pure" if own else "write"))
+        missing = [name for name in policy.named_live() if not own and name not in self.functions]
+        if missing:
+            raise ForkRefused(
+                f"tool {missing[0]!r} is to run live, but its function was not given", reason="live_no_function"
+            )
+        return policy
+
+    def _check(self) -> None:
+        overrides, request = self.wishes.overrides, self.cut.request
+        if request is None:
+            if not overrides.empty and self.engine == "generic":
+                raise ForkRefused("the generic loop starts at a model step, not at the start", reason="no_code")
+        else:
+            applied = apply_to_request(request, overrides, self.form)
+            self.notes += [*applied.notes, *cautions(request, applied.request, applied.edits)]
+            self._edits = applied.edits
+        if self.engine == "own" and self.cut.call is not None and self.cut.call.inner:
+            raise ForkRefused(
+                f"step {self.cut.step} was made inside a tool, which a fork does not run again",
+                hint="use the generic loop (--engine generic), or fork before the tool",
+                reason="inside_a_tool",
+            )
+        if self.engine == "generic" and self.cut.request is not None and "messages" not in self.cut.request:
+            raise ForkRefused(
+                f"step {self.cut.step}: the generic loop speaks chat completions, this request has another form",
+                hint="fork it with its own code",
+                reason="other_form",
+            )
+        changed = [tool for tool, rule in self.policy.tools.items() if rule.how in ("stub", "sandbox", "human")]
+        if self.wishes.require_faithful and changed:
+            raise ForkRefused(
+                f"a fork with a {self.policy.rule(changed[0]).how} for {changed[0]!r} is hypothetical",
+                reason="not_faithful",
+            )
+
+    def _kept_prefix(self, edits: Sequence[Edit]) -> list[str]:
+        """How many kept model answers were given to requests that the overrides would have changed."""
+        if not edits:
+            return []
+        asked = [call.input_digest for call in self.cut.kept() if call.kind == "llm" and call.input_digest is not None]
+        bodies = Bodies(self.recording, asked)
+        requests = [bodies.value(digest) for digest in asked]
+        count = sum(any(edit.fits(request) for edit in edits) for request in requests)
+        if not count:
+            return []
+        prompt = any(edit.path[0] in ("messages", "system", "instructions") for edit in edits)
+        what = "the old prompt" if prompt else "the old parameters"
+        one = f"1 model answer was kept that was made with {what}"
+        return [one if count == 1 else f"{count} model answers were kept that were made with {what}"]
+
+    # --- forking ------------------------------------------------------------------------------------------------------
+
+    def fork(self) -> ForkResult:
+        """Runs all arms, control and candidate by turns."""
+        made: dict[str | None, list[Run]] = {"control": [], "candidate": [], None: []}
+        for arm in arms_of(self.wishes):
+            made[arm].append(self._one(NO_OVERRIDES if arm == "control" else self.wishes.overrides, arm))
+        candidates, controls = [*made["candidate"], *made[None]], made["control"]
+        return ForkResult(self.parent, tuple(candidates), tuple(controls), self._said)
+
+    def _said(self) -> list[str]:
+        return [*self.notes, *self._kept_prefix(self._edits)]
+
+    def _one(self, overrides: Overrides, arm: str | None) -> Run:
+        plan = self.plan(overrides, arm)
+        if self.engine == "own":
+            self.own(plan)
+        else:
+            self._generic(plan)
+        run = self.store.run(plan.run_id)
+        assert run is not None, "the new run was stored"
+        if self.wishes.require_faithful and run.label == "hypothetical":
+            raise ForkRefused(
+                f"the fork {run.id} is hypothetical from step {run.hypothetical_from} on", reason="not_faithful"
+            )
+        return run
+
+    def plan(self, overrides: Overrides, arm: str | None, run_id: str | None = None) -> ForkPlan:
+        """The plan of one fork, with a run id (default: a new one) and a cassette of its own."""
+        run_id = run_id or (self._ids.pop(0) if self._ids else new_fork_id(self.parent.id))
+        at = "the start" if self.cut.step is None else f"step {self.cut.step}"
+        facts: dict[str, Json] = {} if arm is None else {"arm": arm}
+        if self.parent.task_id is not None:
+            facts["task_id"] = self.parent.task_id
+        cassette = self._cassette()
+        results = self._results(overrides, cassette)
+        return ForkPlan(
+            run_id=run_id,
+            cut=self.cut,
+            open=lambda new_id=run_id: self.store.start(
+                new_id, project.Projector, owner=_owner(), share=self.parent.id
+            ),
+            cassette=cassette,
+            rules=self.rules,
+            engine=self.engine,
+            overrides=overrides,
+            form=self.form,
+            policy=self.policy,
+            limits=self.wishes.limits,
+            price=self.wishes.price,
+            name=f"{self.parent.name} (fork from {at})",
+            tags=self.parent.tags,
+            facts=facts,
+            code_changed=self.wishes.code_changed,
+            inherited=self._inherited() if self.engine == "own" else (),
+            results=results,
+        )
+
+    def _results(self, overrides: Overrides, cassette: Cassette) -> dict[str, Json]:
+        """Changed results of tool steps: the kept ones by call id; later ones are put into the cassette."""
+        kept: dict[str, Json] = {}
+        calls = self.cut.tape.calls
+        for idx, result in overrides.tool_results.items():
+            at = idx - self.cut.first_idx
+            call = calls[at] if 0 <= at < len(calls) else None
+            if call is None or call.kind != "tool":
+                tools = [str(i) for i, c in enumerate(calls, self.cut.first_idx) if c.kind == "tool"]
+                known = f"tool steps are {', '.join(tools)}" if tools else "it has no tool step"
+                raise UsageError(f"step {idx} is no tool step whose result can be changed", hint=known)
+            wire = codecs.encode(result).wire
+            if call.first_seq < self.cut.sequence:
+                kept[call.call_id] = wire
+            else:
+                cassette.amend(idx, wire)
+        return kept
+
+    def _inherited(self) -> list[Mapping[str, Json]]:
+        """Changes that the parent and its ancestors made, the oldest first: its code makes its requests without them."""
+        bodies = self.cut.tape.started.bodies
+        stored = [self.recording.body(bodies.get(label)) for label in ("inherited", "overrides")]
+        return [
+            c for changes in stored if isinstance(changes, list) for c in changes if isinstance(c, dict) and "op" in c
+        ]
+
+    def _cassette(self) -> Cassette:
+        if self._takes is None:
+            ids = index_of(self.cut.tape, self.cut.first_idx)
+            self._takes = takes_of(self.cut.tape, ids.get), [_takes(r) for r in self._ancestors()]
+        own, ancestors = self._takes
+        return Cassette(own, ancestors, used_before=0 if self.cut.step is None else self.cut.sequence)
+
+    def _ancestors(self) -> list[Recording]:
+        found: list[Recording] = []
+        parent = self.parent.parent_run_id
+        while parent is not None and len(found) < _FAMILY:
+            try:
+                recording = self.store.recording(parent)
+            except RunNotFound:
+                break
+            found.append(recording)
+            said = recording.events[0].attrs.get("parent_run_id") if recording.events else None
+            parent = said if isinstance(said, str) else None
+        return found
+
+    # --- own code -----------------------------------------------------------------------------------------------------
+
+    def own(self, plan: ForkPlan) -> None:
+        """Runs one fork of own code."""
+        assert self.agent is not None, "the engine was chosen by it"
+        agent = as_agent(self.agent, self.cut.tape.started.name)
+        args, kwargs = arguments_of(self.cut.tape)
+        forker = Forker(plan)
+        try:
+            with ambient.outside(), ambient.opening_with(ForkOpener(forker)), ambient.belonging_to(forker):
+                result = agent(*args, **kwargs)
+                if inspect.isawaitable(result):
+                    _to_the_end(result)
+        except KeyboardInterrupt:
+            raise
+        except BaseException:
+            # What the agent raised is its run's error, recorded there; and a refusal is told below.
+            if not forker.begun and forker.refusal is None:
+                raise
+        self.noted(forker.ended())
+
+    def noted(self, ended: Ended) -> None:
+        """Takes over what a fork says when it has ended. Raises its refusal, if it was refused."""
+        if ended.refusal is not None:
+            raise ended.refusal
+        for path, count in ended.applied.items():
+            self.notes.append(f"{path} was applied to {count} request{'' if count == 1 else 's'}")
+        if ended.kept:
+            self.notes.append(f"{ended.kept} kept calls have another input than recorded (code changed)")
+
+    # --- the generic loop ---------------------------------------------------------------------------------------------
+
+    def _generic(self, plan: ForkPlan) -> None:
+        cut = self.cut
+        assert cut.request is not None, "the generic loop starts at a model step"
+        applied = apply_to_request(cut.request, plan.overrides, self.form)
+        request = self._with_results(applied.request, plan)
+        request, sent = _sendable(request, self.parent.model)
+        changes = [*applied.changes, *sent]
+        spend = Spend(plan.limits, plan.price) if plan.price is not None else Spend(plan.limits)
+        manner = self._manner()
+        bodies = plan.bodies if manner == PLAIN else {**plan.bodies, "manner": manner.as_json()}
+        plan = replace(plan, spend=spend, written=changes, bodies=bodies)
+        forker = Forker(plan)
+        model = _model(self.provider, cut)
+        loop = Loop(model, Tools(self.functions, None, self.effects), spend, manner)
+        started = cut.tape.started
+        entry = started.attrs.get("entry")
+        session = ForkOpener(forker).open(
+            Opening(
+                agent=started.name or "",
+                arguments=self.recording.body(started.input_digest),
+                entry=entry if isinstance(entry, str) else None,
+            )
+        )
+        assert forker.prefix is not None, "a generic fork has begun"
+        span = cut.call.parent_span_id if cut.call is not None else None
+        try:
+            with ambient.inside(
+                forker, lane=Lane("0", forker.prefix.lane_calls), span_id=None if span == started.span_id else span
+            ):
+                message = loop.run(request)
+        except Exception as error:  # noqa: BLE001 - a limit, an abort, a failed model call: the run's error, recorded there
+            session.failed(error)
+        except BaseException as stop:
+            session.failed(stop)
+            raise
+        else:
+            session.finished(message)
+        self.noted(forker.ended())
+
+    def _manner(self) -> Manner:
+        """How the parent writes its history: seen in the request of N, and in its last one."""
+        asked = [call for call in self.cut.tape.calls if call.kind == "llm" and call.input_digest is not None]
+        last = self.recording.body(asked[-1].input_digest) if asked else None
+        return learn_manner([self.cut.request, last if isinstance(last, dict) else None])
+
+    def _with_results(self, request: dict[str, Json], plan: ForkPlan) -> dict[str, Json]:
+        """The request with changed results of kept tool steps in its history."""
+        for call_id, result in plan.results.items():
+            call = self.cut.tape.call(call_id)
+            assert call is not None, "looked up before"
+            later = [one for one in self.cut.kept() if one.kind == "tool" and one.first_seq > call.first_seq]
+            content = self._manner().spell_result(codecs.decode_for_reading(result))
+            request = _result_in(request, call, later, content)
+        return request
+
+
+def _result_in(
+    request: dict[str, Json], call: RecordedCall, later: Sequence[RecordedCall], content: str
+) -> dict[str, Json]:
+    """Puts a result into the message that carries it; `later` are the tool calls between this one and the cut."""
+    messages = cast("list[Json]", request.get("messages") or [])
+    at = _carrier(messages, call, later)
+    if at is None:
+        raise UsageError(f"the result of {call.name} is not found in the messages of the step that is forked")
+    changed = [*messages]
+    changed[at] = {**cast("dict[str, Json]", messages[at]), "content": content}
+    return {**request, "messages": changed}
+
+
+def _carrier(messages: Sequence[Json], call: RecordedCall, later: Sequence[RecordedCall]) -> int | None:
+    """Index of the message that carries a call's result: by id and arguments, or by one of them.
+
+    An id, and arguments, may stand there several times: those that are equal are counted from the end.
+    """
+    answered = [pair for pair in read_history(messages).pairs if pair.result_at is not None]
+    told = [(pair.id, (pair.name, key_of("tool", pair.name, pair.raw))) for pair in answered]
+    mine, *others = [(one.attrs.get("tool_call_id"), (one.name, one.input_key)) for one in (call, *later)]
+    for part in (slice(0, 2), slice(0, 1), slice(1, 2)):
+        found = [at for at, one in enumerate(told) if one[part] == mine[part]]
+        after = sum(one[part] == mine[part] for one in others)
+        if len(found) > after:
+            return answered[found[-1 - after]].result_at
+    return None
+
+
+def _rule(tool: str, rule: ToolRule | str) -> ToolRule:
+    """A rule; a sandbox that a person named is imported, as the agent's code is."""
+    found = parse_tool(f"{tool}={rule}")[1] if isinstance(rule, str) else rule
+    if isinstance(found.sandbox, str):
+        try:
+            found = replace(found, sandbox=agent_named(found.sandbox))
+        except LoupeError as wrong:
+            raise ForkRefused(f"sandbox of tool {tool!r}: {wrong.message}", reason="no_sandbox") from wrong
+    real = stated_for(found.sandbox)
+    if real is not None and real[1] == "write":
+        raise ForkRefused(
+            f"sandbox of tool {tool!r} is the real tool {real[0]!r}, which writes: a fork never runs it",
+            hint="a sandbox is a function of its own that stands in for the tool",
+            reason="live_write",
+        )
+    return found
+
+
+def _sendable(request: dict[str, Json], model: str | None) -> tuple[dict[str, Json], list[dict[str, Json]]]:
+    """What the loop itself needs: a model, and an answer in one piece. Each is a recorded change."""
+    changes: list[dict[str, Json]] = []
+    if not request.get("model") and model:
+        request = {**request, "model": model}
+        changes.append({"path": "model", "op": "set", "value": model})
+    if request.get("stream"):
+        request = {name: value for name, value in request.items() if name not in ("stream", "stream_options")}
+        changes.append({"path": "stream", "op": "remove", "value": None})
+    return request, changes
+
+
+def _takes(recording: Recording) -> list[Take]:
+    tape = read_tape(recording)
+    return takes_of(tape, index_of(tape, 1 if tape.started.attrs.get("root") else 0).get)
+
+
+def _owner() -> Any:
+    from agentloupe.store.owners import this_process
+
+    return this_process()
+
+
+def _whole(recording: Recording) -> Recording:
+    found = verify(recording, bodies=False)
+    if not found.ok:
+        fault = found.fault
+        raise Corrupt(
+            f"run {recording.run_id} is not whole, it is not forked: {found.head}",
+            reason=fault.reason if fault else None,
+        )
+    return recording
+
+
+def _engine(wishes: ForkWishes, agent: object, cut: Cut) -> Literal["own", "generic"]:
+    engine = wishes.engine or ("own" if agent is not None else "generic")
+    if engine == "own" and agent is None:
+        raise ForkRefused(
+            "a fork with the agent's own code needs its code", hint="--code MODULE:FUNCTION", reason="no_code"
+        )
+    if engine == "generic" and cut.step is None:
+        raise ForkRefused(
+            "a fork from the start runs the agent's own code", hint="--code MODULE:FUNCTION", reason="no_code"
+        )
+    coverage = cut.tape.finished.attrs.get("coverage") if cut.tape.finished is not None else None
+    if engine == "own" and coverage == "control_flow":
+        notes = cut.tape.finished.attrs.get("coverage_notes") if cut.tape.finished is not None else None
+        told = "; ".join(map(str, notes)) if isinstance(notes, list) else "decorate them with @tool"
+        raise ForkRefused(
+            f"tools of this run ran outside the boundary, running its code would run them: {told}",
+            hint="decorate these tools, or use the generic loop (--engine generic)",
+            reason="control_flow",
+        )
+    return engine
+
+
+def _effects(tape: Tape, functions: Mapping[str, Callable[..., object]]) -> dict[str, Effect | None]:
+    """Effects by tool: as decorated, else as recorded; a plain function that is handed in is declared pure by that."""
+    found: dict[str, Effect | None] = {}
+    for call in tape.calls:
+        if call.kind == "tool" and not call.attrs.get("parse_error") and not call.attrs.get("effect_unstated"):
+            found[call.name] = call.effect
+    for name, function in functions.items():
+        stated = stated_for(function)
+        if stated is not None or found.get(name) is None:
+            found[name] = stated[1] if stated is not None else "pure"
+    return found
+
+
+def _model(provider: Provider | Model | None, cut: Cut) -> Model:
+    """Who is asked. Names of the new model steps follow the recorded convention, so that a comparison lines them up."""
+    if isinstance(provider, Model):
+        model = provider
+    else:
+        from agentloupe.providers.chat import response_facts
+
+        provider = provider or _default_provider()
+        model = Model(provider.send, response_facts, getattr(provider, "provider", None))
+    call = cut.call
+    assert call is not None, "the generic loop starts at a model step"
+    asked = cut.request.get("model") if cut.request is not None else None
+    if call.name == f"chat {asked}" or not call.name:
+        return model
+    recorded = call.name
+
+    def named(request: Mapping[str, Json]) -> str:
+        now = request.get("model")
+        if isinstance(asked, str) and asked in recorded and isinstance(now, str):
+            return recorded.replace(asked, now)
+        return recorded
+
+    return replace(model, named=named)
+
+
+def _default_provider() -> Provider:
+    from agentloupe.ports.settings import model_settings
+    from agentloupe.providers.endpoint import Endpoint
+
+    where = model_settings()
+    if where.base_url is None:
+        raise ForkRefused(
+            "no model is set: nobody can be asked",
+            hint="set LLM_BASE_URL and LLM_MODEL (also in .env), or give a provider",
+            reason="no_model",
+        )
+    return Endpoint(where.base_url, where.api_key)
+
+
+def _to_the_end(awaitable: Awaitable[object]) -> None:
+    """Runs a coroutine, in a thread of its own where a loop is already running in this one."""
+
+    async def whole() -> object:
+        return await awaitable
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        asyncio.run(whole())
+        return
+    outcome: list[BaseException] = []
+    context = contextvars.copy_context()
+
+    def work() -> None:
+        try:
+            context.run(asyncio.run, whole())
+        except BaseException as error:  # noqa: BLE001 - handed on below
+            outcome.append(error)
+
+    thread = threading.Thread(target=work, name="agentloupe-fork")
+    thread.start()
+    thread.join()
+    if outcome:
+        raise outcome[0]

@@ -1,0 +1,324 @@
+"""Replays in a child process: without a network where the system allows it, without keys, with the recorded hash seed.
+
+The parent verifies the recording, writes a session file and starts the child; the child runs the code against the tape
+and writes its report, which the parent reads. A child that does not stop after the stop signal is ended by itself.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Final, cast
+
+from agentloupe import __version__
+from agentloupe.engine.expectations import Expected, read_expected
+from agentloupe.engine.guard import placeholder_keys, unshare_command, without_credentials
+from agentloupe.engine.report import Level, ReplayReport, report_from_json
+from agentloupe.engine.tape import Tape
+from agentloupe.ports.protocols import Opener, Store
+from agentloupe.ports.recording import Recording
+from agentloupe.verbs import launch
+from agentloupe.verbs.children import run_child
+from agentloupe.verbs.replaying import (
+    ExpectedDifferences,
+    Wishes,
+    agent_for,
+    debug_here,
+    open_run,
+    replayer_for,
+    run_replayed,
+    shut_off,
+)
+from agentloupe.verbs.replaysession import ReplayOpener
+from agentloupe.words.errors import ConfigError, LoupeError, ReplayRefused
+from agentloupe.words.jsontext import Json, dumps, loads
+
+__all__ = ["GRACE_SECONDS", "ReplayLaunch", "main", "replay_code", "replay_command", "replay_launch"]
+
+GRACE_SECONDS: Final = 10.0
+"""So long may a child go on after the stop signal; the variable `LOUPE_GRACE` says otherwise, in seconds."""
+
+_NAMESPACE: Final = "child process in an empty network namespace"
+_HOOKED: Final = "child process with an audit hook"
+_NATIVE: Final = "native sockets"
+
+
+# --- the parent -------------------------------------------------------------------------------------------------------
+
+
+def replay_command(
+    run: str | Path | Recording,
+    command: Sequence[str],
+    *,
+    store: Store | str | Path | None = None,
+    level: Level = "content",
+    expect: ExpectedDifferences | None = None,
+    until_failure: bool | str = False,
+    environment: Mapping[str, str] | None = None,
+    network_namespace: bool = True,
+    patience: float | None = None,
+    timeout: float | None = None,
+) -> ReplayReport:
+    """Replays by running a script, as typed behind `--`: `["python", "my_agent.py", "ARG"]`.
+
+    Args:
+        run: what to replay; see `replay`.
+        command: the script; only Python programs can be run.
+        store: where runs are; see `replay`.
+        level: how much must agree; see `replay`.
+        expect: differences that are meant; see `replay`.
+        until_failure: stop at the recorded failure; `"debugger"` opens a debugger there.
+        environment: variables for the child, over those of this process.
+        network_namespace: use one where the system allows it.
+        patience: a program that makes no call for so many seconds (at most twice as many) stands still: `missing`.
+            Default: it may take its time, since what it does between two calls is not known.
+        timeout: seconds after which the child is ended in any case.
+
+    Raises:
+        RunNotFound, ReplayRefused, UsageError: see `replay`; `command` is nothing that Python can run.
+    """
+    wishes = _wishes(level, expect, until_failure)
+    opened = open_run(run, store, wishes)
+    if isinstance(opened, ReplayReport):
+        return opened
+    child = _Child(opened, wishes, environment or {}, network_namespace, patience, timeout)
+    return child.report(lambda spec: launch.command(spec, command), {})
+
+
+def replay_code(
+    run: str | Path | Recording,
+    code: str | None = None,
+    *,
+    store: Store | str | Path | None = None,
+    level: Level = "content",
+    expect: ExpectedDifferences | None = None,
+    until_failure: bool | str = False,
+    environment: Mapping[str, str] | None = None,
+    network_namespace: bool = True,
+    patience: float | None = None,
+    timeout: float | None = None,
+) -> ReplayReport:
+    """Replays `module:function` in a child; without `code`, the generic loop. Arguments and errors as `replay_command`."""
+    wishes = _wishes(level, expect, until_failure)
+    opened = open_run(run, store, wishes)
+    if isinstance(opened, ReplayReport):
+        return opened
+    if code is None:
+        agent_for(opened, None)  # refuses here what needs code
+    child = _Child(opened, wishes, environment or {}, network_namespace, patience, timeout)
+    return child.report(lambda spec: [sys.executable, "-m", "agentloupe.verbs.isolated", str(spec)], {"code": code})
+
+
+def _wishes(level: Level, expect: ExpectedDifferences | None, until_failure: bool | str) -> Wishes:
+    expected = read_expected(expect) if expect is not None else None
+    hook = debug_here if until_failure == "debugger" else bool(until_failure)
+    return Wishes(level=level, expect=expected, until_failure=hook)
+
+
+@dataclass(slots=True)
+class _Child:
+    """One child process that replays a recording."""
+
+    tape: Tape
+    wishes: Wishes
+    environment: Mapping[str, str]
+    namespace: bool
+    patience: float | None
+    timeout: float | None
+
+    def report(self, command: Callable[[Path], list[str]], fields: Mapping[str, Json]) -> ReplayReport:
+        """Runs the child to its end. `command` makes the command line from the session file's path."""
+        replayer_for(self.tape, self.wishes)  # refuses here what cannot be
+        with tempfile.TemporaryDirectory(prefix="agentloupe-") as folder:
+            place = Path(folder)
+            bare = command(place / "session.json")
+            shut = unshare_command(bare) if self.namespace else None
+            spec = {**self._spec(place), **fields, "isolation": _NAMESPACE if shut else _HOOKED}
+            launch.write_spec(place / "session.json", "replay", spec)
+            code = self._run(shut or bare)
+            return self._read(place / "report.json", code)
+
+    def _spec(self, place: Path) -> dict[str, Json]:
+        from agentloupe.exporters.loupe_file import LoupeFileExporter
+
+        file = place / "recording.loupe"
+        with file.open("wb") as out:
+            LoupeFileExporter().write(iter([self.tape.recording]), out)
+        expected = read_expected(self.wishes.expect) if self.wishes.expect is not None else None
+        until = self.wishes.until_failure
+        return {
+            "file": str(file),
+            "report": str(place / "report.json"),
+            "level": self.wishes.level,
+            "expect": None if expected is None else [_entry(entry) for entry in expected],
+            "until_failure": "debugger" if callable(until) else until,
+            "patience": self.patience,
+        }
+
+    def _run(self, command: Sequence[str]) -> int | None:
+        environment = without_credentials({**os.environ, **self._hash_seed(), **self.environment})
+        try:
+            # What the program prints goes beside the report, not into it.
+            return run_child(command, environment=environment, stdout=2, timeout=self.timeout)
+        except subprocess.TimeoutExpired:
+            return None
+        except OSError as wrong:
+            raise ReplayRefused(f"{command[0]} cannot be started: {wrong.strerror}", reason="no_code") from wrong
+
+    def _hash_seed(self) -> dict[str, str]:
+        snapshot = self.tape.recording.body(self.tape.started.bodies.get("snapshot"))
+        kept = snapshot.get("env") if isinstance(snapshot, dict) else None
+        seed = kept.get("PYTHONHASHSEED") if isinstance(kept, dict) else None
+        return {"PYTHONHASHSEED": seed} if isinstance(seed, str) else {}
+
+    def _read(self, file: Path, code: int | None) -> ReplayReport:
+        try:
+            record = loads(file.read_bytes())
+            return report_from_json(cast("dict[str, Json]", record))
+        except FileNotFoundError:
+            ended = "was ended after its time" if code is None else f"ended with code {code}"
+            return ReplayReport(
+                run_id=self.tape.recording.run_id,
+                verdict="could_not_run",
+                reason="no_report",
+                level=self.wishes.level,
+                events=len(self.tape.recording.events),
+                version=__version__,
+                message=f"the child process {ended} and left no report",
+            )
+
+
+def _entry(entry: Expected) -> Json:
+    from agentloupe.engine.edits import show_path
+
+    known = asdict(entry)
+    if entry.place is not None:
+        known["place"] = show_path(entry.place)
+    return {name: value for name, value in known.items() if value is not None}
+
+
+# --- the child --------------------------------------------------------------------------------------------------------
+
+
+class ReplayLaunch:
+    """Runs a script, or a function, against a tape in this process, which does nothing else."""
+
+    def __init__(self, spec: Mapping[str, Json]) -> None:
+        self._file = Path(str(spec["report"]))
+        self._left = ExitStack()
+        self._written = False
+        self._over = threading.Event()
+        patience = spec.get("patience")
+        self._patience = float(patience) if isinstance(patience, int | float) else None
+        level = cast("Level", spec.get("level", "content"))
+        expect = cast("Sequence[Mapping[str, Json]] | None", spec.get("expect"))
+        isolation = str(spec.get("isolation", _HOOKED))
+        wishes = _wishes(level, expect, cast("bool | str", spec.get("until_failure") or False))
+        self.wishes = replace(wishes, isolation=isolation, unseen=() if isolation == _NAMESPACE else (_NATIVE,))
+        opened = open_run(Path(str(spec["file"])), None, self.wishes)
+        if isinstance(opened, ReplayReport):
+            self.write(opened)
+            raise ReplayRefused(f"the recording cannot be read by the child: {opened.reason}", reason="child")
+        self.tape = opened
+        self.wishes = replace(self.wishes, stopped=self._stopped, gave_up=self._give_up)
+        self.replayer = replayer_for(opened, self.wishes)
+        self.opener: Opener = ReplayOpener(self.replayer)
+
+    def shut(self) -> None:
+        """From here to the end of the process nothing gets out."""
+        self._left.enter_context(placeholder_keys())
+        self._left.enter_context(shut_off(self.replayer, self.opener))
+        self.watch()
+
+    def watch(self) -> None:
+        """Ends the program when it stands still for longer than it may."""
+        if self._patience is not None:
+            threading.Thread(target=self._watch, args=(self._patience,), name="agentloupe-watch", daemon=True).start()
+
+    def _watch(self, patience: float) -> None:
+        before = -1
+        while not self._over.wait(patience):
+            if self.replayer.progress == before and not self.replayer.stopped:
+                self.replayer.stand_still()
+                self._give_up()
+            before = self.replayer.progress
+
+    def ended(self, code: int) -> int:
+        """The script has ended; its own exit code says nothing about the replay."""
+        del code
+        self._left.close()
+        report = self.replayer.report()
+        self.write(report)
+        return report.exit_code
+
+    def write(self, report: ReplayReport) -> None:
+        """Leaves the report for the parent, whole or not at all; only the first counts."""
+        self._over.set()
+        if not self._written:
+            self._written = True
+            draft = self._file.with_suffix(".new")
+            draft.write_bytes(dumps(report.as_json()))
+            draft.replace(self._file)
+
+    def _stopped(self) -> None:
+        """The program has been told to stop; it has some seconds."""
+        timer = threading.Timer(float(os.environ.get("LOUPE_GRACE", GRACE_SECONDS)), self._give_up)
+        timer.daemon = True
+        timer.start()
+
+    def _give_up(self) -> None:
+        report = self.replayer.report()
+        self.write(report)
+        sys.stderr.write("agentloupe: the program did not stop with its replay; it was ended\n")
+        sys.stderr.flush()
+        os._exit(report.exit_code)
+
+
+def replay_launch(spec: dict[str, Json]) -> ReplayLaunch:
+    """The launch of the verb `replay`: every client of the script is put under the boundary, and the way out is shut.
+
+    Raises:
+        ReplayRefused: the recording cannot be read.
+    """
+    from agentloupe.providers import openai
+
+    openai.install()
+    made = ReplayLaunch(spec)
+    made.shut()
+    return made
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry of a child that replays a function; returns its exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        spec = loads(Path(words[0]).read_bytes())
+        if not isinstance(spec, dict):
+            raise ConfigError(f"{words[0]} is no session file")
+        made = ReplayLaunch(spec)
+    except LoupeError as wrong:
+        sys.stderr.write(f"agentloupe: {wrong}\n")
+        return wrong.exit_code
+    try:
+        code = spec.get("code")
+        # As `agentloupe run` does: a client that the code makes and does not wrap must not look like a way out.
+        launch.wrap_clients()
+        agent = agent_for(made.tape, str(code) if code is not None else None)
+    except LoupeError as wrong:
+        made.write(replace(made.replayer.report(), reason=wrong.reason, message=str(wrong)))
+        return wrong.exit_code
+    made.watch()
+    report = run_replayed(made.tape, agent, made.wishes, made.replayer)
+    made.write(report)
+    return report.exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

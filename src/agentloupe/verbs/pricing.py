@@ -1,0 +1,48 @@
+"""Runs with their costs: the user's `prices.json` over the price library, found the same way by every verb."""
+
+from __future__ import annotations
+
+import os
+from functools import lru_cache
+from pathlib import Path
+
+from agentloupe.engine.costs import PriceTable, price_trace
+from agentloupe.ports.protocols import Store
+from agentloupe.ports.settings import find_root
+from agentloupe.words.run import Run
+from agentloupe.words.step import Trace
+
+__all__ = ["price_table", "priced_run", "priced_trace"]
+
+
+def price_table() -> PriceTable:
+    """Prices of `LOUPE_PRICES`, else of `prices.json` in the project's folder, else of the library alone.
+
+    Raises:
+        ConfigError: the file is not a price table, or `LOUPE_PRICES` names no file.
+    """
+    named = os.environ.get("LOUPE_PRICES")
+    if named:
+        return _table(named)
+    beside = find_root() / "prices.json"
+    return _table(str(beside) if beside.is_file() else None)
+
+
+@lru_cache(maxsize=4)
+def _table(path: str | None) -> PriceTable:
+    return PriceTable.load(None if path is None else Path(path))
+
+
+def priced_trace(trace: Trace) -> Trace:
+    """The trace with costs: each step's, the whole path's, and what was newly spent.
+
+    Where the steps are gone (a deleted run) nothing is known of them, so costs are unknown.
+    """
+    if trace.run.step_count and not trace.steps:
+        return trace
+    return price_trace(trace, price_table())
+
+
+def priced_run(store: Store, run: Run) -> Run:
+    """The run's row with its costs; its steps are read for that."""
+    return priced_trace(Trace(run, tuple(store.steps(run.id)))).run

@@ -1,0 +1,291 @@
+"""Sessions: an agent starts, runs under a boundary, and ends. Here: the opener that records."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from agentloupe.engine import project
+from agentloupe.engine.privacy import Rules, scrub, scrub_text
+from agentloupe.engine.recorder import Recorder, error_name, status_of, unrecordable_in, what_is_lost
+from agentloupe.ports import ambient, codecs
+from agentloupe.ports.protocols import Boundary, Opening, RunWriter, Session, Store
+from agentloupe.ports.scribe import Scribe, Started
+from agentloupe.ports.settings import Settings, load
+from agentloupe.verbs import snapshot
+from agentloupe.words.call import OutcomeStatus
+from agentloupe.words.errors import LoupeError, StoreError, Unrecordable
+from agentloupe.words.event import Head
+from agentloupe.words.jsontext import Json
+from agentloupe.words.run import Owner, Run
+
+__all__ = ["RecordOpener", "RecordSession", "default_store", "open_session", "rules_of", "settings_here"]
+
+_log = logging.getLogger("agentloupe")
+
+_TRIES_FOR_AN_ID = 5
+
+
+def settings_here() -> Settings:
+    """The settings of the current folder, and defaults where they cannot be read (said once; the agent goes on)."""
+    try:
+        return load()
+    except LoupeError as wrong:
+        _say_once(f"settings are not used: {wrong}")
+        root = Path.cwd()
+        return Settings(root=root, db=str(root / ".loupe" / "loupe.db"))
+
+
+def rules_of(settings: Settings) -> Rules:
+    """The rules of secret removal that a project has."""
+    return Rules(settings.secret_fields, settings.secret_keep, dict(settings.secret_patterns))
+
+
+# --- the store of this process ----------------------------------------------------------------------------------------
+
+_stores: dict[tuple[int, str], Store] = {}
+_lock = threading.Lock()
+_said: set[str] = set()
+
+
+def _say_once(text: str) -> None:
+    if text not in _said:
+        _said.add(text)
+        _log.warning(text)
+
+
+def default_store(url: str, *, create: bool = True) -> Store:
+    """The store of a URL, opened once a process; made where it is not there, if `create`. Raises what opening raises."""
+    with _lock:
+        key = os.getpid(), url
+        if key not in _stores:
+            from agentloupe.store import open_url
+
+            if create:
+                _shield(Path(url.removeprefix("sqlite:///")).parent)
+            _stores[key] = open_url(url, create=create)
+        return _stores[key]
+
+
+def _shield(folder: Path) -> None:
+    """A new folder `.loupe` keeps itself out of version control."""
+    if folder.name != ".loupe" or folder.exists():
+        return
+    try:
+        folder.mkdir(parents=True)
+        (folder / ".gitignore").write_text("*\n", "utf-8")
+    except OSError:
+        return  # opening the store will say what is wrong with the place
+
+
+def _close_stores() -> None:
+    for (pid, _), store in list(_stores.items()):
+        if pid == os.getpid():
+            try:
+                store.close()
+            except LoupeError as wrong:
+                _say_once(f"the store could not be closed well: {wrong}")
+    _stores.clear()
+
+
+atexit.register(_close_stores)
+
+
+class _NoWriter:
+    """Stands in where no store can be had: everything is refused, so the recorder does what it does on a full disk."""
+
+    def __init__(self, run_id: str, why: Exception) -> None:
+        self.run_id = run_id
+        self.owner = Owner("", 0, "")
+        self._why = why
+
+    @property
+    def head(self) -> Head:
+        return Head(0, "")
+
+    def append(self, drafts: object, bodies: object = (), durability: object = "commit") -> None:
+        raise self._why
+
+    def flush(self) -> None:
+        """Nothing waits."""
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+# --- recording --------------------------------------------------------------------------------------------------------
+
+
+class RecordOpener:
+    """Opens a new recording for each agent that starts.
+
+    Args:
+        store: where to; default: the one that the settings name, opened when the first run starts.
+        name, tags, task_id: for all runs that it opens, over what the agent says (tags are added).
+        strict: an unrecordable value raises; default: as the settings say.
+        settings: default: those of the current folder.
+        argv: the command line, when a whole script is recorded.
+    """
+
+    def __init__(
+        self,
+        store: Store | None = None,
+        *,
+        name: str | None = None,
+        tags: Sequence[str] = (),
+        task_id: str | None = None,
+        strict: bool | None = None,
+        settings: Settings | None = None,
+        argv: Sequence[str] | None = None,
+    ) -> None:
+        self.sessions: list[RecordSession] = []
+        self._store = store
+        self._name = name
+        self._tags = tuple(tags)
+        self._task_id = task_id
+        self._strict = strict
+        self._settings = settings
+        self._argv = argv
+
+    def open(self, opening: Opening) -> Session:
+        """Begins a recording. For want of a store nothing is recorded, which is said once.
+
+        Raises:
+            Unrecordable: an argument of the agent cannot be recorded, and the session is strict.
+        """
+        settings = self._settings or settings_here()
+        strict = opening.strict or (settings.strict if self._strict is None else self._strict)
+        lost = unrecordable_in(opening.arguments)
+        if lost and strict:
+            raise Unrecordable(what_is_lost(f"what the agent {opening.agent!r} is called with", lost))
+        task_id = opening.task_id or self._task_id
+        store, writer = self._writer(opening.agent, settings)
+        rules = rules_of(settings)
+        recorder = Recorder(
+            writer,
+            Scribe(trace_id=ambient.new_trace_id(), root_span=ambient.new_span_id()),
+            rules=rules,
+            scope=task_id or writer.run_id,
+            strict=strict,
+            refuse_writes=settings.write_without_store == "refuse",
+        )
+        recorder.start(self._started(opening, settings, rules, task_id))
+        session = RecordSession(recorder, store, warns=self._argv is None)
+        self.sessions.append(session)
+        del self.sessions[:-100]
+        return session
+
+    def _writer(self, agent: str, settings: Settings) -> tuple[Store | None, RunWriter]:
+        run_id = ambient.new_run_id(agent)
+        try:
+            store = self._store if self._store is not None else default_store(settings.db)
+            return store, _start(store, agent, run_id)
+        except Exception as wrong:  # noqa: BLE001  # a store that cannot be had must not cost the agent its run
+            return None, _NoWriter(run_id, wrong)
+
+    def _started(self, opening: Opening, settings: Settings, rules: Rules, task_id: str | None) -> Started:
+        facts: dict[str, Json] = {"root": opening.root, "rules": rules.digest}
+        known = {"task_id": task_id, "entry": opening.entry}
+        facts.update({label: value for label, value in known.items() if value is not None})
+        if self._argv is not None:
+            facts["argv"] = list[Json](_without_secrets(self._argv, rules))
+        return Started(
+            agent=opening.agent,
+            name=self._name or opening.name or opening.agent,
+            arguments=opening.arguments,
+            tags=tuple(dict.fromkeys((*opening.tags, *self._tags))),
+            facts=facts,
+            bodies={"snapshot": scrub(_snapshot(settings, opening), rules).value, "rules": rules.as_json()},
+        )
+
+
+def _without_secrets(argv: Sequence[str], rules: Rules) -> list[str]:
+    """A command line as it may be kept: `--api-key VALUE` and what looks like a credential are taken out."""
+    kept: list[str] = []
+    option = ""
+    for word in argv:
+        named = scrub({option: word}, rules).value if option else None
+        value = named.get(option) if isinstance(named, dict) else None
+        kept.append(value if isinstance(value, str) else scrub_text(word, rules))
+        option = word.lstrip("-") if word.startswith("-") and "=" not in word else ""
+    return kept
+
+
+def _snapshot(settings: Settings, opening: Opening) -> Json:
+    try:
+        return snapshot.take(settings.root, settings.env, opening)
+    except Exception as wrong:  # noqa: BLE001  # an odd machine must not cost the agent its run
+        return {"failed": error_name(wrong)}
+
+
+def _start(store: Store, agent: str, run_id: str) -> RunWriter:
+    from agentloupe.store.owners import this_process
+
+    for _ in range(_TRIES_FOR_AN_ID):
+        try:
+            return store.start(run_id, project.Projector, owner=this_process())
+        except StoreError as wrong:
+            if wrong.reason != "exists":
+                raise
+        run_id = ambient.new_run_id(agent)
+    raise StoreError("no free run id was found")
+
+
+class RecordSession:
+    """One recording in progress. `warns`: says when no model call was recorded (a launch says it for the whole script)."""
+
+    def __init__(self, recorder: Recorder, store: Store | None, *, warns: bool = True) -> None:
+        self.run_id = recorder.run_id
+        self.boundary: Boundary = recorder
+        self.recorder = recorder
+        self._store = store
+        self._warns = warns
+
+    def row(self) -> Run | None:
+        """The run's row as it is stored now; `None` when it is not stored."""
+        try:
+            return self._store.run(self.run_id) if self._store is not None else None
+        except LoupeError:
+            return None
+
+    def finished(self, result: object) -> None:
+        """Ends the recording with the agent's result. Never raises."""
+        self._end("ok", lambda: {"result": codecs.encode(result).wire}, {})
+
+    def failed(self, error: BaseException) -> None:
+        """Ends the recording with what the agent raised. `SystemExit` with 0 or nothing is a good end. Never raises."""
+        if isinstance(error, SystemExit) and not error.code:
+            self.finished(None)
+            return
+        facts: dict[str, Json] = {"error_class": error_name(error)}
+        # Only our own messages are known to hold no payload; an event can never be erased.
+        facts["error"] = f"{error_name(error)}: {error.message}" if isinstance(error, LoupeError) else error_name(error)
+        self._end(status_of(error), lambda: codecs.encode(error).wire, facts)
+
+    def _end(self, status: OutcomeStatus, output: Callable[[], Json], facts: dict[str, Json]) -> None:
+        try:
+            wire: Json = output()
+        except Exception as wrong:  # noqa: BLE001  # a result that no codec can read is still the agent's result
+            wire = {"result": None}
+            facts["result_failed"] = error_name(wrong)
+        self.recorder.end(status, wire, facts)
+        if self._warns and not self.recorder.model_calls:
+            _log.warning(
+                "run %s ended without one recorded model call; if the agent asks a model, wrap its client: "
+                "client = loupe.wrap(client)",
+                self.run_id,
+            )
+
+
+def open_session(opening: Opening) -> Session:
+    """Begins the session of an agent that starts now, as the current opener decides; without one it is recorded."""
+    if not ambient.opening_here():
+        ambient.ran_off(f"agent {opening.agent}")
+    return (ambient.opener() or _recording).open(opening)
+
+
+_recording = RecordOpener()

@@ -1,0 +1,1 @@
+"""What is said: frozen data with nearly no dependencies. The lowest layer."""

@@ -1,0 +1,288 @@
+"""Events: the append-only facts of a run, their kinds, and their form on disk.
+
+An event row holds structure and digests only. Every value of a user is a separate body, referred to by digest, so that
+it can be erased without breaking the chain. `hash = SHA-256(prev_hash + canonical(envelope without the two hashes))`,
+computed by `agentloupe.words.seal` in the store's append transaction.
+
+Which events a call writes (all share the call's `call_id`):
+
+| call | events |
+| --- | --- |
+| model | `model.requested`, (`model.opened` for streams), `model.responded` or `model.failed` |
+| tool `pure`, `read` | `tool.allowed`, `tool.started`, `tool.finished` or `tool.failed` |
+| tool `write` | `tool.allowed`, `tool.requested` (durable intent), `tool.started`, `tool.finished`, `.failed` or `.unknown`, later `.confirmed` |
+| tool refused | `tool.denied` |
+| retrieval | `retrieval.finished` or `retrieval.failed` |
+| other | `call.finished` or `call.failed` |
+| clock, random, id, env | one each: `clock.read`, `random.drawn`, `id.minted`, `env.read` |
+| check, state | `check.finished`, `state.changed` |
+| nested agent | `span.started`, `span.finished` |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from operator import attrgetter
+from typing import Any, Literal, cast, get_args
+
+from agentloupe.words.call import NO_ATTRS, Attrs, Kind, Nothing, Source
+from agentloupe.words.canonical import Json
+from agentloupe.words.errors import Corrupt, VersionUnknown
+from agentloupe.words.quick import maker
+
+__all__ = [
+    "EVENT_TYPES",
+    "FINAL_TYPES",
+    "KIND_OF_TYPE",
+    "SCHEMA_VERSION",
+    "Draft",
+    "Event",
+    "EventType",
+    "Head",
+    "from_envelope",
+    "sealed_event",
+]
+
+SCHEMA_VERSION = 1
+"""Raised when a meaning changes. Optional fields may be added without raising it."""
+
+EventType = Literal[
+    "run.started",
+    "run.finished",
+    "run.erased",
+    "attempt.started",
+    "model.requested",
+    "model.opened",
+    "model.responded",
+    "model.failed",
+    "tool.allowed",
+    "tool.denied",
+    "tool.requested",
+    "tool.started",
+    "tool.finished",
+    "tool.failed",
+    "tool.unknown",
+    "tool.confirmed",
+    "retrieval.finished",
+    "retrieval.failed",
+    "call.finished",
+    "call.failed",
+    "clock.read",
+    "random.drawn",
+    "id.minted",
+    "env.read",
+    "check.finished",
+    "state.changed",
+    "task.forked",
+    "task.joined",
+    "task.cancelled",
+    "timer.fired",
+    "schedule.marked",
+    "span.started",
+    "span.finished",
+]
+EVENT_TYPES: frozenset[str] = frozenset(get_args(EventType))
+
+KIND_OF_TYPE: Mapping[str, Kind] = {
+    "model.requested": "llm",
+    "model.opened": "llm",
+    "model.responded": "llm",
+    "model.failed": "llm",
+    "tool.allowed": "tool",
+    "tool.denied": "tool",
+    "tool.requested": "tool",
+    "tool.started": "tool",
+    "tool.finished": "tool",
+    "tool.failed": "tool",
+    "tool.unknown": "tool",
+    "tool.confirmed": "tool",
+    "retrieval.finished": "retrieval",
+    "retrieval.failed": "retrieval",
+    "call.finished": "other",
+    "call.failed": "other",
+    "clock.read": "clock",
+    "random.drawn": "random",
+    "id.minted": "id",
+    "env.read": "env",
+    "check.finished": "check",
+    "state.changed": "state",
+    "span.started": "agent",
+    "span.finished": "agent",
+}
+"""Kind of the step that an event belongs to; types that are not here make no step of their own."""
+
+FINAL_TYPES: frozenset[str] = frozenset(
+    t
+    for t in EVENT_TYPES
+    if t.rsplit(".", 1)[1]
+    in {"responded", "finished", "failed", "unknown", "denied", "read", "drawn", "minted", "changed"}
+    and t in KIND_OF_TYPE
+)
+"""Types that end a call."""
+
+
+_NO_BODIES: Mapping[str, str] = Nothing()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """An event before the store has numbered and sealed it.
+
+    Attributes:
+        type: one of `EVENT_TYPES`.
+        event_id: UUIDv7.
+        recorded_at: UTC, ISO 8601 with microseconds and `Z`.
+        call_id: ties the events of one call together; unique in the run.
+        parent_seq: sequence of the event that caused this one (not the same as order).
+        trace_id, span_id, parent_span_id: W3C trace context; the tree of steps follows `parent_span_id`.
+        lane, n: logical path of the task or thread that made the call, and the call's number in it (from 0).
+        source: who answered; `None` means `live`.
+        owner_epoch: which owner of the run wrote it.
+        copied_hash: hash of the parent run's event that this one copies (the kept prefix of a fork).
+        name: name of the call (model, tool, ...): structure, never a payload.
+        input_key: key for matching (see `canonical.key_of`).
+        input_digest, output_digest: integrity digests, and names of the bodies.
+        bodies: further bodies by what they are (`snapshot`, `overrides`, `sent` ...), as digests.
+        attrs: structural facts; see the docs of the event schema.
+        key_version, retention, audit_ref: reserved for encryption at rest, retention classes and the audit trail.
+    """
+
+    type: str
+    event_id: str
+    recorded_at: str
+    schema_version: int = SCHEMA_VERSION
+    call_id: str | None = None
+    parent_seq: int | None = None
+    trace_id: str | None = None
+    span_id: str | None = None
+    parent_span_id: str | None = None
+    lane: str | None = None
+    n: int | None = None
+    source: Source | None = None
+    owner_epoch: int = 1
+    copied_hash: str | None = None
+    name: str | None = None
+    input_key: str | None = None
+    input_digest: str | None = None
+    output_digest: str | None = None
+    bodies: Mapping[str, str] = field(default=_NO_BODIES)
+    attrs: Attrs = NO_ATTRS
+    key_version: int | None = None
+    retention: str | None = None
+    audit_ref: str | None = None
+
+    def envelope(self, run_id: str, sequence: int) -> dict[str, Json]:
+        """The fields that are sealed: everything that is set, plus `run_id` and `sequence`."""
+        sealed: dict[str, Json] = {
+            name: value for name, value in zip(_PLAIN, _plain(self), strict=True) if value is not None
+        }
+        sealed["run_id"] = run_id
+        sealed["sequence"] = sequence
+        if self.attrs:
+            sealed["attrs"] = dict(self.attrs)
+        if self.bodies:
+            sealed["bodies"] = dict(self.bodies)
+        return sealed
+
+    def digests(self) -> tuple[str, ...]:
+        """Digests of all bodies that this event names."""
+        named = (self.input_digest, self.output_digest, *self.bodies.values())
+        return tuple(digest for digest in named if digest is not None)
+
+
+_MAPPINGS = frozenset({"attrs", "bodies"})
+_DRAFT_FIELDS: tuple[str, ...] = tuple(f.name for f in fields(Draft))
+_PLAIN: tuple[str, ...] = tuple(name for name in _DRAFT_FIELDS if name not in _MAPPINGS)
+_plain = cast("Callable[[Draft], tuple[Json, ...]]", attrgetter(*_PLAIN))
+_SHAPES: Mapping[str, type] = {
+    **dict.fromkeys(("schema_version", "sequence", "parent_seq", "n", "owner_epoch", "key_version"), int),
+    **dict.fromkeys(_MAPPINGS, dict),
+}
+"""Types of the fields in an envelope, where they are not texts."""
+_KNOWN: frozenset[str] = frozenset((*_DRAFT_FIELDS, "run_id", "sequence"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event(Draft):
+    """A sealed event: a draft with its run, its number (1, 2, 3 ...) and its place in the chain."""
+
+    run_id: str
+    sequence: int
+    prev_hash: str
+    hash: str
+
+    @property
+    def kind(self) -> Kind | None:
+        """Kind of the step it belongs to, if any."""
+        return KIND_OF_TYPE.get(self.type)
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The end of a run's chain: number and hash of its last event (`0` and `GENESIS` before the first)."""
+
+    sequence: int
+    hash: str
+
+
+def from_envelope(envelope: Mapping[str, Any], prev_hash: str, hash: str) -> Event:
+    """Reads a sealed envelope back.
+
+    Raises:
+        VersionUnknown: the schema version is newer than this reader, or the type or a field is not known.
+        Corrupt: a required field is missing or has a wrong shape.
+    """
+    version = envelope.get("schema_version")
+    where = f"sequence {envelope.get('sequence')!r}"
+    if not isinstance(version, int) or isinstance(version, bool):
+        raise Corrupt(f"event at {where} has no schema_version")
+    if version > SCHEMA_VERSION:
+        raise VersionUnknown(
+            f"event at {where} has schema {version}, newer than this reader ({SCHEMA_VERSION})",
+            hint="upgrade agent-loupe",
+        )
+    if envelope.get("type") not in EVENT_TYPES:
+        raise VersionUnknown(
+            f"event at {where} has type {envelope.get('type')!r}, which is not known", reason="unknown_type"
+        )
+    shape = (*envelope, *map(type, envelope.values()))
+    if shape not in _good_shapes:
+        _check_shape(envelope, where)
+        if len(_good_shapes) < _SHAPES_KEPT:
+            _good_shapes.add(shape)
+    if "bodies" in envelope and not all(type(digest) is str for digest in envelope["bodies"].values()):
+        raise Corrupt(f"event at {where} has bodies that are no digests")
+    if not envelope.keys() >= _REQUIRED:
+        raise Corrupt(f"event at {where} lacks {sorted(_REQUIRED - envelope.keys())}")
+    values = {**_DEFAULTS, **envelope}
+    values["prev_hash"] = prev_hash
+    values["hash"] = hash
+    return _make(map(values.__getitem__, _EVENT_FIELDS))
+
+
+_EVENT_FIELDS: tuple[str, ...] = tuple(f.name for f in fields(Event))
+_REQUIRED: frozenset[str] = frozenset({"type", "event_id", "recorded_at", "run_id", "sequence"})
+_DEFAULTS: Mapping[str, Any] = {f.name: f.default for f in fields(Draft) if f.name not in _REQUIRED}
+_make = maker(Event, _EVENT_FIELDS)
+
+
+def sealed_event(draft: Draft, run_id: str, sequence: int, prev_hash: str, hash: str) -> Event:
+    """The event that a draft becomes."""
+    return _make_sealed((*_all_of_draft(draft), run_id, sequence, prev_hash, hash))
+
+
+_all_of_draft: Callable[[Draft], tuple[Any, ...]] = attrgetter(*_DRAFT_FIELDS)
+_make_sealed = maker(Event, (*_DRAFT_FIELDS, "run_id", "sequence", "prev_hash", "hash"))
+_SHAPES_KEPT = 1000
+_good_shapes: set[tuple[object, ...]] = set()
+"""Names and types of fields that were found to be right; a handful in any run."""
+
+
+def _check_shape(envelope: Mapping[str, Any], where: str) -> None:
+    unknown = envelope.keys() - _KNOWN
+    if unknown:
+        raise VersionUnknown(f"event at {where} has unknown fields {sorted(unknown)}", reason="unknown_field")
+    misshapen = [name for name, value in envelope.items() if type(value) is not _SHAPES.get(name, str)]
+    if misshapen:
+        raise Corrupt(f"event at {where} has fields of a wrong shape: {sorted(misshapen)}")

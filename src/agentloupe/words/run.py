@@ -1,0 +1,126 @@
+"""A run: one execution of an agent, as people look at it. A projection of its events, never edited by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Literal, get_args
+
+from agentloupe.words.canonical import Json
+
+__all__ = ["COUNTED", "STATUSES", "Counts", "Coverage", "Engine", "Label", "Owner", "Run", "RunFilter", "RunStatus"]
+
+RunStatus = Literal["running", "waiting", "ok", "error", "cancelled", "interrupted"]
+STATUSES: tuple[RunStatus, ...] = get_args(RunStatus)
+Coverage = Literal["full", "control_flow", "limited_replay", "trace_only", "lossy"]
+Engine = Literal["own", "generic", "imported"]
+"""Who drove the run: the user's own code, the plain agent loop, or another program (an import)."""
+
+Label = Literal["faithful", "hypothetical"]
+
+COUNTED: tuple[str, ...] = ("cassette", "live", "stub", "sandbox", "human", "simulated", "miss", "reused")
+"""Names of the counts of a fork, in the order in which they are shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How the tool calls of a fork's new part were answered. `reused` is a part of `cassette`, not beside it."""
+
+    cassette: int = 0
+    live: int = 0
+    stub: int = 0
+    sandbox: int = 0
+    human: int = 0
+    simulated: int = 0
+    miss: int = 0
+    reused: int = 0
+
+    def as_dict(self) -> dict[str, int]:
+        """All counts by name, also those that are 0."""
+        return {name: getattr(self, name) for name in COUNTED}
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The one process that may append to a run: host name, pid, start time of the process (opaque text), epoch."""
+
+    host: str
+    pid: int
+    started: str
+    epoch: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One execution of an agent.
+
+    Attributes:
+        id: `<agent>-<yymmdd>-<6 base32>`, or `<parent>-fork-<6 hex>`.
+        started_at, ended_at: UTC, ISO 8601 with `Z`.
+        model: the first model that was asked.
+        total_input_tokens, total_output_tokens: sums over model steps; `None` when no step reported usage.
+        usage_complete: `False` when some model step reported none (totals are then a lower bound).
+        new_input_tokens, new_output_tokens: the part that this run newly spent (a fork's kept prefix left out).
+        cost, new_cost: in `currency`; `None` is unknown. Filled on reading, from the price table.
+        cost_complete: `False` when some model step's cost is unknown.
+        parent_run_id, forked_from_step, overrides, arm: lineage. `arm` is `candidate` or `control` of a repeated fork.
+        counts, label, hypothetical_from: of a fork; see `Counts`. `hypothetical_from` is the step where it stopped being faithful.
+        coverage, coverage_notes: what was and was not recorded.
+        error: class and short message of the failure, if the run failed. No payload.
+    """
+
+    id: str
+    name: str
+    agent: str
+    status: RunStatus
+    started_at: str
+    ended_at: str | None = None
+    model: str | None = None
+    tags: tuple[str, ...] = ()
+    total_input_tokens: int | None = None
+    total_output_tokens: int | None = None
+    new_input_tokens: int | None = None
+    new_output_tokens: int | None = None
+    usage_complete: bool = True
+    cost: Decimal | None = None
+    new_cost: Decimal | None = None
+    cost_complete: bool = True
+    parent_run_id: str | None = None
+    forked_from_step: int | None = None
+    overrides: tuple[Mapping[str, Json], ...] = ()
+    arm: str | None = None
+    step_count: int = 0
+    counts: Counts = field(default_factory=Counts)
+    label: Label | None = None
+    hypothetical_from: int | None = None
+    engine: Engine = "own"
+    coverage: Coverage = "full"
+    coverage_notes: tuple[str, ...] = ()
+    fidelity: str | None = None
+    task_id: str | None = None
+    trace_id: str | None = None
+    error: str | None = None
+    erased: bool = False
+    events: int = 0
+    head: str | None = None
+    owner: Owner | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFilter:
+    """Which runs to list. Every set field must match; newest first; `limit` rows from `offset`."""
+
+    agent: str | None = None
+    status: RunStatus | None = None
+    tag: str | None = None
+    task_id: str | None = None
+    trace_id: str | None = None
+    parent_run_id: str | None = None
+    tool: str | None = None
+    error: str | None = None
+    since: str | None = None
+    until: str | None = None
+    id_prefix: str | None = None
+    limit: int | None = 50
+    offset: int = 0
