@@ -123,7 +123,7 @@ def test_exit_codes_are_the_scripts(workdir: Path, code: str, exit_code: int, sa
 
 
 def test_a_missing_script_and_a_broken_spec_are_one_line(workdir: Path) -> None:
-    with pytest.raises(UsageError, match="no such script: nowhere.py"):
+    with pytest.raises(UsageError, match=r"no such script: nowhere\.py"):
         launch.command(workdir / "spec.json", ["python", "nowhere.py"])
     (workdir / "spec.json").write_text("{", "utf-8")
     words = [sys.executable, "-m", "agentloupe.verbs.launch", "spec.json", "--", "x.py"]
