@@ -161,6 +161,18 @@ def test_replay_says_where_other_code_parts(db: Path, cli: Command, weather: str
     assert cli("replay", weather, "--json", "--", "python", script).json["verdict"] == "diverged"
 
 
+def test_replay_finds_a_program_that_stands_still(db: Path, cli: Command, weather: str, tmp_path: Path) -> None:
+    script = tmp_path / "agent.py"
+    script.write_text("import threading\nthreading.Event().wait()\n")
+    done = cli("replay", weather, "--patience", "0.5", "--", "python", script)
+    assert done.code == 1
+    assert "missing" in done.out
+    assert "  ran in a child process" in done.out
+    late = cli("replay", weather, "--patience", "0", "--timeout", "1", "--", "python", script)
+    assert (late.code, "was ended after 1 s" in late.out) == (3, True)
+    assert cli("replay", weather, "--timeout", "0", "--", "python", script).code == 64
+
+
 def test_replay_without_code_says_how(db: Path, cli: Command, weather: str) -> None:
     done = cli("replay", weather)
     assert done.code == 3

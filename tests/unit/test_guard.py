@@ -135,7 +135,7 @@ def test_clients_that_insist_on_a_key_find_one_and_none_stays() -> None:
 # --- children ---------------------------------------------------------------------------------------------------------
 
 CHILD = """
-import ctypes, os, socket, threading
+import asyncio, ctypes, os, socket, threading, time
 import agentloupe as loupe
 
 @loupe.tool(effect="read")
@@ -146,6 +146,14 @@ def get(i: int) -> int:
 def asks() -> list[object]:
     if os.environ.get("WAY") == "waits":
         threading.Event().wait()
+    if os.environ.get("WAY") == "sleeps":
+        time.sleep(1.5)
+    if os.environ.get("WAY") == "naps":
+        asyncio.run(asyncio.sleep(1.5))
+    if os.environ.get("WAY") == "works":
+        until = time.process_time() + 1.5
+        while time.process_time() < until:
+            pass
     seen: list[object] = [get(1)]
     if os.environ.get("WAY") == "native":
         # past Python's own sockets, as a native event loop does it
@@ -245,6 +253,29 @@ def test_a_child_that_stands_still_before_a_recorded_call_is_missing_it(child: P
     assert (report.exit_code, found.kind, found.sequence) == (1, "missing", 2)
     assert found.expected is not None
     assert found.expected.name == "get"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["sleeps", "naps", "works"])
+def test_a_child_that_sleeps_or_computes_longer_than_the_patience_is_waited_for(child: Path, way: str) -> None:
+    recording = _recorded()
+    report = replay_code(
+        recording,  # type: ignore[arg-type]
+        "leaky_child:asks",
+        environment=_environment(child, way),
+        patience=0.4,
+        timeout=60,
+    )
+    assert report.verdict == "pass", report.text()
+
+
+@pytest.mark.slow
+def test_a_child_that_spins_is_ended_after_its_time_without_a_verdict(child: Path) -> None:
+    recording = _recorded()
+    way = _environment(child, "waits")
+    report = replay_code(recording, "leaky_child:asks", environment=way, timeout=1.5)  # type: ignore[arg-type]
+    assert (report.verdict, report.reason, report.exit_code) == ("could_not_run", "timeout", 3)
+    assert "was ended after 1.5 s" in report.text()
 
 
 def test_code_that_is_not_there_is_refused(child: Path) -> None:

@@ -4,15 +4,35 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypedDict
 
 import typer
 
 from agentloupe.cli.common import AsJson, Database, Debug, opened
 from agentloupe.cli.output import Output
-from agentloupe.engine.report import LEVELS
+from agentloupe.engine.report import LEVELS, NOTHING_RUN
+from agentloupe.verbs.patience import PATIENCE_SECONDS
 from agentloupe.words.errors import UsageError
 
+
+class _Waits(TypedDict):
+    patience: float | None
+    timeout: float | None
+
+
+Patience = Annotated[
+    float,
+    typer.Option(
+        metavar="SECONDS",
+        help="A program that neither calls, works nor sleeps for so long stands still: diverged, `missing`. 0: wait.",
+    ),
+]
+Timeout = Annotated[
+    float | None,
+    typer.Option(
+        metavar="SECONDS", help="End the program after so long, whatever it does: no verdict.", show_default=False
+    ),
+]
 _VERDICT_STYLES = {0: "green", 1: "red", 2: "magenta", 3: "yellow"}
 
 
@@ -43,6 +63,8 @@ def command(
         bool, typer.Option("--until-failure", help="Stop at the call that failed in the recording.")
     ] = False,
     pdb: Annotated[bool, typer.Option("--pdb", help="With --until-failure: open the debugger there.")] = False,
+    patience: Patience = PATIENCE_SECONDS,
+    timeout: Timeout = None,
     as_json: AsJson = False,
     db: Database = None,
     debug: Debug = False,
@@ -61,13 +83,17 @@ def command(
         raise UsageError("replay takes --code or a command behind --, not both")
     if pdb and not until_failure:
         raise UsageError("--pdb needs --until-failure")
+    if patience < 0 or (timeout is not None and timeout <= 0):
+        raise UsageError("--patience and --timeout are seconds, and not negative", hint="--patience 0 waits for ever")
     out = Output(as_json)
+    # A debugger waits for a person, who may take all the time there is.
+    waits = _Waits(patience=None if pdb or patience == 0 else patience, timeout=timeout)
     until: bool | str = "debugger" if pdb else until_failure
     with nullcontext() if Path(run).is_file() or names_file(run) else opened(db) as store:
         if script:
-            report = replay_command(run, script, store=store, level=level, expect=expect, until_failure=until)
+            report = replay_command(run, script, store=store, level=level, expect=expect, until_failure=until, **waits)
         else:
-            report = replay_code(run, code, store=store, level=level, expect=expect, until_failure=until)
+            report = replay_code(run, code, store=store, level=level, expect=expect, until_failure=until, **waits)
     if as_json:
         out.document(report.as_json())
     else:
@@ -75,4 +101,6 @@ def command(
         out.line(first, style=_VERDICT_STYLES[report.exit_code])
         if rest:
             out.line(rest)
+        if report.isolation != NOTHING_RUN:
+            out.line(f"  ran in a {report.isolation}")
     raise typer.Exit(report.exit_code)

@@ -26,6 +26,7 @@ from agentloupe.words.canonical import Json
 __all__ = [
     "EXIT_CODES",
     "LEVELS",
+    "NOTHING_RUN",
     "Candidate",
     "Divergence",
     "DivergenceKind",
@@ -42,6 +43,8 @@ Level = Literal["flow", "state", "content"]
 `content` also the final result, and the results of nested agents."""
 
 LEVELS: Final[tuple[Level, ...]] = ("flow", "state", "content")
+NOTHING_RUN: Final = "nothing was run"
+"""What a report says as its isolation where the recording was not whole."""
 EXIT_CODES: Final[Mapping[Verdict, int]] = {"pass": 0, "reached": 0, "diverged": 1, "damaged": 2, "could_not_run": 3}
 
 DivergenceKind = Literal[

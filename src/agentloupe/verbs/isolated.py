@@ -26,6 +26,7 @@ from agentloupe.ports.protocols import Opener, Store
 from agentloupe.ports.recording import Recording
 from agentloupe.verbs import launch
 from agentloupe.verbs.children import run_child
+from agentloupe.verbs.patience import Watch
 from agentloupe.verbs.replaying import (
     ExpectedDifferences,
     Wishes,
@@ -77,9 +78,9 @@ def replay_command(
         until_failure: stop at the recorded failure; `"debugger"` opens a debugger there.
         environment: variables for the child, over those of this process.
         network_namespace: use one where the system allows it.
-        patience: a program that makes no call for so many seconds (at most twice as many) stands still: `missing`.
-            Default: it may take its time, since what it does between two calls is not known.
-        timeout: seconds after which the child is ended in any case.
+        patience: a program that makes no call for so many seconds (at most twice as many), does no work meanwhile and
+            sleeps no longer sleep of its own stands still: `missing`. Default: it is waited for.
+        timeout: seconds after which the child is ended in any case; then there is no verdict (`timeout`).
 
     Raises:
         RunNotFound, ReplayRefused, UsageError: see `replay`; `command` is nothing that Python can run.
@@ -143,7 +144,8 @@ class _Child:
             spec = {**self._spec(place), **fields, "isolation": _NAMESPACE if shut else _HOOKED}
             launch.write_spec(place / "session.json", "replay", spec)
             code = self._run(shut or bare)
-            return self._read(place / "report.json", code)
+            isolation = _NAMESPACE if shut else _HOOKED
+            return self._read(place / "report.json", code, isolation)
 
     def _spec(self, place: Path) -> dict[str, Json]:
         from agentloupe.exporters.loupe_file import LoupeFileExporter
@@ -178,18 +180,19 @@ class _Child:
         seed = kept.get("PYTHONHASHSEED") if isinstance(kept, dict) else None
         return {"PYTHONHASHSEED": seed} if isinstance(seed, str) else {}
 
-    def _read(self, file: Path, code: int | None) -> ReplayReport:
+    def _read(self, file: Path, code: int | None, isolation: str) -> ReplayReport:
         try:
             record = loads(file.read_bytes())
             return report_from_json(cast("dict[str, Json]", record))
         except FileNotFoundError:
-            ended = "was ended after its time" if code is None else f"ended with code {code}"
+            ended = f"was ended after {self.timeout:g} s" if code is None else f"ended with code {code}"
             return ReplayReport(
                 run_id=self.tape.recording.run_id,
                 verdict="could_not_run",
-                reason="no_report",
+                reason="timeout" if code is None else "no_report",
                 level=self.wishes.level,
                 events=len(self.tape.recording.events),
+                isolation=isolation,
                 version=__version__,
                 message=f"the child process {ended} and left no report",
             )
@@ -214,9 +217,9 @@ class ReplayLaunch:
         self._file = Path(str(spec["report"]))
         self._left = ExitStack()
         self._written = False
-        self._over = threading.Event()
         patience = spec.get("patience")
         self._patience = float(patience) if isinstance(patience, int | float) else None
+        self._watch: Watch | None = None
         level = cast("Level", spec.get("level", "content"))
         expect = cast("Sequence[Mapping[str, Json]] | None", spec.get("expect"))
         isolation = str(spec.get("isolation", _HOOKED))
@@ -240,15 +243,15 @@ class ReplayLaunch:
     def watch(self) -> None:
         """Ends the program when it stands still for longer than it may."""
         if self._patience is not None:
-            threading.Thread(target=self._watch, args=(self._patience,), name="agentloupe-watch", daemon=True).start()
+            self._watch = Watch(self._patience, lambda: self.replayer.progress, self._stands_still)
+            self._watch.start()
 
-    def _watch(self, patience: float) -> None:
-        before = -1
-        while not self._over.wait(patience):
-            if self.replayer.progress == before and not self.replayer.stopped:
-                self.replayer.stand_still()
-                self._give_up()
-            before = self.replayer.progress
+    def _stands_still(self) -> None:
+        if self.replayer.ended:
+            self.replayer.notes.append("after the run the program stood still, and was ended")
+        elif not self.replayer.stopped:
+            self.replayer.stand_still()
+        self._give_up()
 
     def ended(self, code: int) -> int:
         """The script has ended; its own exit code says nothing about the replay."""
@@ -260,7 +263,8 @@ class ReplayLaunch:
 
     def write(self, report: ReplayReport) -> None:
         """Leaves the report for the parent, whole or not at all; only the first counts."""
-        self._over.set()
+        if self._watch is not None:
+            self._watch.stop()
         if not self._written:
             self._written = True
             draft = self._file.with_suffix(".new")

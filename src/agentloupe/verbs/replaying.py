@@ -29,7 +29,7 @@ from agentloupe.engine.expectations import Expected, read_expected
 from agentloupe.engine.guard import placeholder_keys, sealed_off
 from agentloupe.engine.privacy import NO_RULES, Rules, rules_from, scrub
 from agentloupe.engine.replayer import NOT_OBSERVED, Reached, Replayer, Settings
-from agentloupe.engine.report import LEVELS, Divergence, Level, ReplayReport
+from agentloupe.engine.report import LEVELS, NOTHING_RUN, Divergence, Level, ReplayReport
 from agentloupe.engine.tape import Tape, read_tape
 from agentloupe.engine.verify import verify
 from agentloupe.ports import codecs
@@ -56,6 +56,7 @@ __all__ = [
     "replayer_for",
     "run_replayed",
     "shut_off",
+    "way_back",
 ]
 
 Agent = Callable[..., Any]
@@ -217,9 +218,7 @@ def _covered(tape: Tape) -> None:
     listed = finished.attrs.get("coverage_notes")
     notes = "; ".join(map(str, listed)) if isinstance(listed, list) else ""
     if coverage == "control_flow":
-        raise _refused(
-            tape, "control_flow", f"tools ran outside the boundary ({notes})", "decorate these tools with @tool"
-        )
+        raise _refused(tape, "control_flow", f"not all of it went through the boundary ({notes})", way_back(tape))
     if coverage == "limited_replay":
         raise _refused(tape, "limited", f"parts were not recordable ({notes})", "see the notes of `agentloupe show`")
     if coverage in ("trace_only", "lossy"):
@@ -228,6 +227,14 @@ def _covered(tape: Tape) -> None:
         raise _refused(
             tape, "coverage", f"its coverage {coverage!r} is not known to this reader", "upgrade agent-loupe"
         )
+
+
+def way_back(tape: Tape) -> str:
+    """What to do about a recording of coverage `control_flow`: names the tools to decorate, where it was tools."""
+    named = tape.finished.attrs.get("undecorated") if tape.finished is not None else None
+    if isinstance(named, list) and named:
+        return f"decorate these tools with @tool: {', '.join(map(str, named))}; then record again"
+    return "see the notes of `agentloupe show`, mend the program and record again"
 
 
 def _refused(tape: Tape, reason: str, why: str, hint: str) -> ReplayRefused:
@@ -242,7 +249,7 @@ def _not_whole(recording: Recording, wishes: Wishes, found: Divergence) -> Repla
         level=wishes.level,
         events=len(recording.events),
         divergence=found,
-        isolation="nothing was run",
+        isolation=NOTHING_RUN,
         version=__version__,
     )
 
@@ -259,7 +266,7 @@ def unreadable(run_id: str, wrong: LoupeError, wishes: Wishes, events: int = 0) 
         level=wishes.level,
         events=events,
         divergence=found,
-        isolation="nothing was run",
+        isolation=NOTHING_RUN,
         version=__version__,
         message=str(wrong),
     )
