@@ -769,13 +769,16 @@ def test_a_run_whose_tools_ran_outside_is_not_run_again(store: MemoryStore):
     assert run is not None
     assert run.coverage == "control_flow"
     with pytest.raises(ForkRefused) as refused:
-        fork(run_id, loose, from_step=2, store=store)
+        fork(run_id, loose, from_step=3, store=store)
     assert refused.value.reason == "control_flow"
-    assert "outside" in str(refused.value)
+    assert "decorate these tools with @tool: outside" in str(refused.value)
     from agentloupe.engine.loop import from_llm_call
 
-    done = fork(run_id, from_step=2, store=store, provider=from_llm_call(Script("generic works")))
+    done = fork(run_id, from_step=3, store=store, provider=from_llm_call(Script("generic works")))
     assert done.candidates[0].status == "ok"
+    again = from_llm_call(Script(("outside", {}), "the recorded message answers"))
+    asked = fork(run_id, from_step=1, store=store, provider=again).candidates[0]
+    assert (asked.status, asked.counts.cassette, asked.counts.miss) == ("ok", 1, 0)
 
 
 @pytest.mark.parametrize(

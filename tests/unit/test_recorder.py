@@ -11,8 +11,11 @@ from typing import Any
 import pytest
 
 import agentloupe as loupe
-from agentloupe.engine.project import Projector
+from agentloupe.engine.cassette import Cassette, takes_of
+from agentloupe.engine.project import Projector, load_steps
 from agentloupe.engine.recorder import Recorder, idempotency_key
+from agentloupe.engine.tape import read_tape
+from agentloupe.engine.verify import verify
 from agentloupe.ports import ambient, codecs
 from agentloupe.ports.pack import Body
 from agentloupe.ports.protocols import Durability, RunWriter, Store
@@ -20,7 +23,7 @@ from agentloupe.ports.settings import Settings
 from agentloupe.store import open_url
 from agentloupe.verbs.sessions import RecordOpener
 from agentloupe.words.call import Call
-from agentloupe.words.errors import EffectRefused, StoreError, StoreFull, Unrecordable
+from agentloupe.words.errors import EffectRefused, ReplayRefused, StoreError, StoreFull, Unrecordable
 from agentloupe.words.event import Draft, Head
 from agentloupe.words.run import Owner, Run
 
@@ -43,8 +46,8 @@ def pay(amount: int) -> str:
     return f"paid {amount}"
 
 
-def ask(messages: Sequence[Any], answer: Any = "ok", **facts: Any) -> Any:
-    request = {"model": "m", "messages": list(messages)}
+def ask(messages: Sequence[Any], answer: Any = "ok", choice: Any = None, **facts: Any) -> Any:
+    request = {"model": "m", "messages": list(messages), **({"tool_choice": choice} if choice else {})}
     call = Call(
         kind="llm",
         name="chat m",
@@ -431,12 +434,59 @@ def test_undecorated_tools_lower_the_coverage() -> None:
     assert run.coverage_notes == ("tool 'calc' ran outside the boundary: decorate it with @tool",)
 
 
-def test_a_tool_that_was_asked_for_and_never_run_is_no_gap() -> None:
-    asks = {"role": "assistant", "tool_calls": [{"id": "c1", "function": {"name": "calc", "arguments": "{}"}}]}
+def test_results_that_only_messages_tell_are_tool_steps_that_say_so() -> None:
+    asks = {"role": "assistant", "tool_calls": [{"id": "c1", "function": {"name": "calc", "arguments": '{"x": 1}'}}]}
+    store = open_url("memory:")
+    with loupe.recording("r", store=store) as block:
+        ask([{"role": "user", "content": "q"}], asks)
+        look("x")
+        ask([asks, {"role": "tool", "tool_call_id": "c1", "content": "2"}])
+    steps = [step for step in load_steps(store.recording(block.run_id)) if step.kind == "tool"]
+    assert [(step.name, step.input, step.output, step.attrs.get("provenance")) for step in steps] == [
+        ("look", {"what": "x"}, {"saw": "x"}, None),
+        ("calc", '{"x": 1}', "2", "from_messages"),
+    ]
+    assert Cassette.from_steps(steps).play("calc", {"x": 1}) == (True, "2", None)
+    tape = read_tape(store.recording(block.run_id))
+    assert [call.name for call in tape.driven if call.kind == "tool"] == ["look"], "nobody asks for it again"
+    takes = takes_of(tape, lambda call_id: None)
+    assert Cassette(takes).play("calc", {"x": 1}).output == "2"
+    assert verify(store.recording(block.run_id)).ok
+
+
+CALC = {"role": "assistant", "tool_calls": [{"id": "c1", "function": {"name": "calc", "arguments": "{}"}}]}
+UNSEEN = "tool 'calc' was asked for and not seen to run: decorate it, or it was never run"
+
+
+def test_a_tool_that_was_asked_for_last_and_not_seen_to_run_is_a_gap() -> None:
+    store = open_url("memory:")
+    with loupe.recording("r", store=store) as block:
+        ask([{"role": "user", "content": "q"}], CALC)
+    run = run_of(store)
+    assert (run.coverage, run.coverage_notes) == ("control_flow", (UNSEEN,))
+    with pytest.raises(ReplayRefused, match="not seen to run") as refused:
+        loupe.replay(store.recording(block.run_id), lambda: None)
+    assert (refused.value.exit_code, refused.value.reason) == (3, "control_flow")
+    assert "decorate these tools with @tool: calc" in str(refused.value)
+
+
+def test_an_end_that_came_from_outside_is_no_gap() -> None:
+    store = open_url("memory:")
+    with pytest.raises(ValueError, match="limit"), loupe.recording("r", store=store):
+        ask([{"role": "user", "content": "q"}], CALC)
+        raise ValueError("limit")
+    assert run_of(store).coverage == "full"
+
+
+def test_a_tool_that_the_request_names_as_the_form_of_the_answer_is_no_gap() -> None:
     store = open_url("memory:")
     with loupe.recording("r", store=store):
-        ask([{"role": "user", "content": "q"}], asks)
+        ask([{"role": "user", "content": "q"}], CALC, choice={"type": "function", "function": {"name": "calc"}})
     assert run_of(store).coverage == "full"
+    other = open_url("memory:")
+    with loupe.recording("r", store=other):
+        ask([{"role": "user", "content": "q"}], CALC, choice={"type": "function", "function": {"name": "other"}})
+    assert run_of(other).coverage == "control_flow"
 
 
 def test_keys_of_effects() -> None:

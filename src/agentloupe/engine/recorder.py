@@ -18,22 +18,24 @@ import orjson
 
 from agentloupe.engine.book import Book
 from agentloupe.engine.privacy import Rules, Scrubbed, scrub
-from agentloupe.engine.toolwatch import ToolWatch
+from agentloupe.engine.toolwatch import SeenResult, ToolWatch
 from agentloupe.ports import ambient, codecs
 from agentloupe.ports.pack import Packer
 from agentloupe.ports.protocols import Perform, RunWriter
-from agentloupe.ports.scribe import Entry, Scribe, Started
+from agentloupe.ports.scribe import Entry, Scribe, Started, entries
 from agentloupe.words.call import Attrs, Call, Kind, Outcome, OutcomeStatus
 from agentloupe.words.canonical import Json, digest, key_of
 from agentloupe.words.errors import EffectRefused, LoupeError, Unrecordable
 from agentloupe.words.run import Coverage
 
-__all__ = ["Recorder", "error_name", "idempotency_key", "status_of", "unrecordable_in", "what_is_lost"]
+__all__ = ["FROM_MESSAGES", "Recorder", "error_name", "idempotency_key", "status_of", "unrecordable_in", "what_is_lost"]
 
 _log = logging.getLogger("agentloupe")
 
 _RANK: tuple[Coverage, ...] = ("full", "control_flow", "limited_replay", "trace_only", "lossy")
 _NOTES = 20
+FROM_MESSAGES = "from_messages"
+"""Provenance of a tool step that nobody saw run: a later request's messages told its result."""
 _SAID = frozenset({"state", "check"})  # said by the program, not done: they take no time
 _PLAIN_READS = frozenset({"clock", "random", "id"})
 
@@ -246,14 +248,26 @@ class Recorder:
             self._lower_for(unrecordable_in(clean.value), "the run's result")
             for call in self._going_on.values():
                 self._covered.lower("limited_replay", f"{call.kind} {call.name} had not ended when the run did")
-            for name in self._watch.undecorated():
-                self._covered.lower("control_flow", f"tool {name!r} ran outside the boundary: decorate it with @tool")
-            self._store_end(status, clean, facts)
+            self._store_end(status, clean, {**facts, **self._outside(status)})
         except Exception as fault:  # noqa: BLE001  # see decide
             self._trouble(fault)
         finally:
             self._book.close()
             self._check_book()
+
+    def _outside(self, status: OutcomeStatus) -> Attrs:
+        """Lowers the coverage for tools that were not seen at the boundary; their names as a fact of the run's end.
+
+        A run that was stopped may have been stopped before its last tool; one that ended well was not.
+        """
+        ran = self._watch.undecorated()
+        for name in ran:
+            self._covered.lower("control_flow", f"tool {name!r} ran outside the boundary: decorate it with @tool")
+        unseen = self._watch.never_seen() if status == "ok" else ()
+        for name in unseen:
+            note = f"tool {name!r} was asked for and not seen to run: decorate it, or it was never run"
+            self._covered.lower("control_flow", note)
+        return {"undecorated": list[Json]((*ran, *unseen))} if ran or unseen else {}
 
     def _store_end(self, status: OutcomeStatus, clean: Scrubbed, facts: Attrs) -> None:
         self._book.check()
@@ -291,7 +305,8 @@ class Recorder:
         with self._lock:
             if call.kind == "llm":
                 self.model_calls += 1
-                self._watch.requested(call.input)
+                for n, seen in enumerate(self._watch.requested(call.input)):
+                    self._book.append(self._from_messages(seen, turn.place, n))
             elif call.kind == "tool":
                 self._watch.performed(call.name)
             if call.effect == "write":
@@ -302,6 +317,21 @@ class Recorder:
             if not turn.recorded and call.effect == "write":
                 self._not_durable(turn, entry)
         self._check_book()
+
+    def _from_messages(self, seen: SeenResult, where: ambient.Place, n: int) -> Entry:
+        """The step of a tool that ran outside the boundary, as far as the request `where` tells.
+
+        It stands in a lane of its own, below a place where no call is, so that no replay asks for it.
+        """
+        place = ambient.Place(f"{where.call_id}m~", n, ambient.new_span_id(), where.parent_span_id)
+        attrs: dict[str, Json] = {"provenance": FROM_MESSAGES, "effect_unstated": True}
+        call = Call(
+            kind="tool", name=seen.name, input=seen.arguments, attrs=attrs, encode=_to_wire, decode=codecs.decode
+        )
+        key, at = key_of("tool", seen.name, seen.arguments), ambient.now()
+        outcome = Outcome(status="ok", output=call.encode(seen.result))
+        opened = self._scribe.opened(call, place, key, at, {"decision": FROM_MESSAGES})
+        return entries((opened, self._scribe.closed(call, place, key, outcome, at)))
 
     def _next_write(self, name: str, key: str) -> str:
         occurrence = self._writes.get((name, key), 0)
@@ -344,7 +374,7 @@ class Recorder:
         with self._lock:
             self._going_on.pop(turn.place.call_id, None)
             if call.kind == "llm" and status == "ok":
-                self._watch.answered(clean.value)
+                self._watch.answered(clean.value, call.input)
             self._book.append(self._scribe.closed(call, turn.place, turn.key, outcome, ambient.now()))
         self._check_book()
 
@@ -414,6 +444,10 @@ class Recorder:
 @lru_cache(maxsize=1024)
 def _key_of_read(kind: Kind, name: str) -> str:
     return key_of(kind, name, None)
+
+
+def _to_wire(value: object) -> Json:
+    return codecs.encode(value).wire
 
 
 def _facts(call: Call, output: Json) -> Attrs:

@@ -31,7 +31,7 @@ from agentloupe.ports.protocols import Opening, Provider, Store
 from agentloupe.ports.recording import Recording
 from agentloupe.verbs.instrument import as_agent, stated_for
 from agentloupe.verbs.looping import tool_functions
-from agentloupe.verbs.replaying import agent_named, arguments_of, rules_in
+from agentloupe.verbs.replaying import agent_named, arguments_of, rules_in, way_back
 from agentloupe.words.call import Effect
 from agentloupe.words.canonical import Json, key_of
 from agentloupe.words.errors import Corrupt, ForkRefused, LoupeError, RunNotFound, UsageError
@@ -567,10 +567,10 @@ def _engine(wishes: ForkWishes, agent: object, cut: Cut) -> Literal["own", "gene
     coverage = cut.tape.finished.attrs.get("coverage") if cut.tape.finished is not None else None
     if engine == "own" and coverage == "control_flow":
         notes = cut.tape.finished.attrs.get("coverage_notes") if cut.tape.finished is not None else None
-        told = "; ".join(map(str, notes)) if isinstance(notes, list) else "decorate them with @tool"
+        told = "; ".join(map(str, notes)) if isinstance(notes, list) else "its notes do not say what"
         raise ForkRefused(
-            f"tools of this run ran outside the boundary, running its code would run them: {told}",
-            hint="decorate these tools, or use the generic loop (--engine generic)",
+            f"not all of this run went through the boundary, running its code might do that for real: {told}",
+            hint=f"{way_back(cut.tape)}; or use the generic loop (--engine generic)",
             reason="control_flow",
         )
     return engine
