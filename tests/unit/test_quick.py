@@ -46,5 +46,5 @@ def test_every_field_is_needed_and_no_other() -> None:
             maker(Pair, names)
     with pytest.raises(TypeError, match="no slot"):
         maker(Loose, ["a"])
-    with pytest.raises(ValueError, match="argument"):
+    with pytest.raises(ValueError, match="values"):
         maker(Pair, ["a", "b"])([1])

@@ -198,13 +198,17 @@ class Shape:
 
         `low` is the text in lower case, `looked` what other shapes saw in the same text.
         """
-        if self.chars and not any(char in text for char in self.chars):
-            return False
         known = looked.get(id(self.needles))
         if known is None:
-            look = low if self.fold else text
-            known = looked[id(self.needles)] = any(char in look and needle in look for char, needle in self.needles)
-        return known
+            known = looked[id(self.needles)] = self._occurs(low if self.fold else text)
+        return known and (not self.chars or any(char in text for char in self.chars))
+
+    def _occurs(self, text: str) -> bool:
+        """Whether one of the needles does."""
+        for char, needle in self.needles:  # noqa: SIM110  # a generator costs more than the loop
+            if char in text and needle in text:
+                return True
+        return False
 
     def apply(self, text: str) -> str:
         """The text without what this shape finds."""

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
 from datetime import datetime, timedelta
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any, cast, get_args
 
 from agentloupe.ports.codecs import decode_for_reading, error_line
@@ -138,7 +138,7 @@ class Projector:
         self._by_span: dict[str, int] = {}
         self._orphans: dict[str, list[int]] = {}
         self._root: int | None = None
-        self._run: dict[str, Any] = {"name": "", "agent": "", "status": "running", "started_at": ""}
+        self._run: dict[str, Any] = {**_RUN_DEFAULTS, "name": "", "agent": "", "status": "running", "started_at": ""}
         self._coverage_notes: list[str] = []
         self._tags: list[str] = []
         self._counts = dict.fromkeys(COUNTED, 0)
@@ -352,7 +352,6 @@ class Projector:
         if fork:
             label = "faithful" if self._hypothetical_from is None else "hypothetical"
         said: dict[str, Any] = {
-            **_RUN_DEFAULTS,
             **self._run,
             "id": self._run_id,
             "tags": shown_tags(self._tags, counts) if fork else tuple(self._tags),
@@ -367,7 +366,7 @@ class Projector:
             "hypothetical_from": self._hypothetical_from,
             "coverage_notes": tuple(self._coverage_notes),
         }
-        return _make_run(map(said.__getitem__, _RUN_FIELDS))
+        return _make_run(_run_fields(said))
 
 
 _KEPT = tuple(
@@ -381,6 +380,7 @@ _NO_COUNTS = Counts()
 _RUN_FIELDS = tuple(f.name for f in fields(Run))
 _RUN_DEFAULTS: Mapping[str, Any] = {f.name: f.default for f in fields(Run) if f.default is not MISSING}
 _make_run = maker(Run, _RUN_FIELDS)
+_run_fields = cast("Callable[[dict[str, Any]], tuple[object, ...]]", itemgetter(*_RUN_FIELDS))
 _OF_RUN = {
     "run.started": Projector._run_started,  # pyright: ignore[reportPrivateUsage]  # the class's own table
     "run.finished": Projector._run_finished,  # pyright: ignore[reportPrivateUsage]

@@ -94,21 +94,25 @@ class Scrubber:
         if depth > self.DEPTH:
             return self._deep(value, found)
         changed: dict[str, Json] | None = None
+        long = False
+        names, clean = self._names, self._clean
         for name, item in value.items():
-            rule = self._names[name] if name in self._names else self._rule_of(name)
+            rule = names[name] if name in names else self._rule_of(name)
+            long = long or len(name) >= _LONG_NAME
+            if rule is None and (item.__class__ in _NO_TEXT or (item.__class__ is str and item in clean)):
+                continue
+            start = len(found.removed), len(found.withheld)
             if rule is None:
-                if item.__class__ is str and item in self._clean:
-                    continue
-                start = len(found.removed), len(found.withheld)
                 new = self._value(item, found, depth)
             else:
-                start = len(found.removed), len(found.withheld)
                 new = self._named(name, rule, item, value, found, depth)
             if new is not item:
                 _complete(found, start, f".{_shown(name)}")
                 changed = changed if changed is not None else dict(value)
                 changed[name] = new
-        return self._header(self._keys(changed if changed is not None else value, found), found)
+        kept = value if changed is None else changed
+        kept = self._keys(kept, found) if long else kept
+        return self._header(kept, found) if "value" in kept or "module" in kept else kept
 
     def _named(self, name: str, rule: str, item: Json, siblings: Mapping[str, Json], found: Found, depth: int) -> Json:
         """A value under a name that means something to us."""
@@ -200,6 +204,8 @@ class Scrubber:
                 found.removed.extend(paths)
         for index in range(first, len(items)):
             item = items[index]
+            if item.__class__ in _NO_TEXT or (item.__class__ is str and item in self._clean):
+                continue
             start = len(found.removed), len(found.withheld)
             new = self._value(item, found, depth)
             if new is not item:
@@ -249,7 +255,7 @@ class Scrubber:
 
     def _keys(self, value: dict[str, Json], found: Found) -> dict[str, Json]:
         """Names that are credentials themselves (`{"ghp_...": true}`)."""
-        long = [name for name in value if len(name) >= 20 and name not in self._clean]
+        long = [name for name in value if len(name) >= _LONG_NAME and name not in self._clean]
         if not long:
             return value
         renamed = {name: new for name in long if (new := self._text(name, found, self.DEPTH)) is not name}
@@ -332,6 +338,9 @@ class Scrubber:
         self._chars += len(text)
 
 
+_NO_TEXT = frozenset({int, float, bool, type(None)})
+_LONG_NAME = 20
+"""Characters from which on the name of a member may be a credential itself."""
 _OF_A_REQUEST = 2
 """Depth of the lists of a request itself: its few tools are the same every time, however short their list is."""
 _OPAQUE = "<opaque>"

@@ -34,6 +34,8 @@ _COMPUTED = frozenset({"cost", "new_cost", "cost_complete", "owner", "counts", "
 """Fields of a run that are computed on reading, kept in columns, or need a form of their own."""
 _RUN_FIELDS = tuple(f.name for f in fields(Run) if f.name not in _COMPUTED)
 _run_values = cast("Any", attrgetter(*_RUN_FIELDS))
+_OVERRIDES_AT = _RUN_FIELDS.index("overrides")
+_counted = cast("Any", attrgetter(*COUNTED))
 _TUPLES = ("tags", "overrides", "coverage_notes")
 
 
@@ -78,10 +80,9 @@ def _has_float(attrs: Mapping[str, object]) -> bool:
 
 def run_bytes(run: Run) -> bytes:
     """A run's row as bytes: what its events say, nothing that is computed on reading."""
-    row: dict[str, Any] = dict(zip(_RUN_FIELDS, _run_values(run), strict=True))
-    row["overrides"] = [dict(o) for o in run.overrides]
-    counts = run.counts
-    return _text([[*row.values()], [getattr(counts, name) for name in COUNTED]])
+    row: list[Json] = list(_run_values(run))
+    row[_OVERRIDES_AT] = [dict(o) for o in run.overrides]
+    return _text([row, list(_counted(run.counts))])
 
 
 def run_from(data: bytes, **columns: Any) -> Run:

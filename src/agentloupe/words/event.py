@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any, Literal, cast, get_args
 
 from agentloupe.words.call import NO_ATTRS, Attrs, Kind, Nothing, Source
@@ -174,9 +174,7 @@ class Draft:
 
     def envelope(self, run_id: str, sequence: int) -> dict[str, Json]:
         """The fields that are sealed: everything that is set, plus `run_id` and `sequence`."""
-        sealed: dict[str, Json] = {
-            name: value for name, value in zip(_PLAIN, _plain(self), strict=True) if value is not None
-        }
+        sealed: dict[str, Json] = {name: value for name, value in zip(_PLAIN, _plain(self)) if value is not None}  # noqa: B905  # of one length
         sealed["run_id"] = run_id
         sealed["sequence"] = sequence
         if self.attrs:
@@ -258,12 +256,13 @@ def from_envelope(envelope: Mapping[str, Any], prev_hash: str, hash: str) -> Eve
     values = {**_DEFAULTS, **envelope}
     values["prev_hash"] = prev_hash
     values["hash"] = hash
-    return _make(map(values.__getitem__, _EVENT_FIELDS))
+    return _make(_event_fields(values))
 
 
 _EVENT_FIELDS: tuple[str, ...] = tuple(f.name for f in fields(Event))
 _REQUIRED: frozenset[str] = frozenset({"type", "event_id", "recorded_at", "run_id", "sequence"})
 _DEFAULTS: Mapping[str, Any] = {f.name: f.default for f in fields(Draft) if f.name not in _REQUIRED}
+_event_fields = cast("Callable[[dict[str, Any]], tuple[object, ...]]", itemgetter(*_EVENT_FIELDS))
 _make = maker(Event, _EVENT_FIELDS)
 
 

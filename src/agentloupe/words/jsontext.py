@@ -42,6 +42,7 @@ MAX_DEPTH = 1000
 PLAIN: frozenset[type] = frozenset({dict, list, str, int, bool, type(None), float})
 """The types of a JSON value; subclasses are something else."""
 
+_TEXT: frozenset[type] = frozenset({str})
 _CONTAINERS = frozenset({dict, list})
 _NOT_FLAT = _CONTAINERS | {float}
 _FEW = 12
@@ -83,7 +84,7 @@ def tree_types(value: object, floats: _Floats) -> set[type] | None:
         return seen if type(value) is not float or floats([value]) else None
     for _ in range(_FEW):  # one container after another: the quickest for small trees
         inside = todo.pop()
-        values: Iterable[object] = _values(inside)
+        values = cast("dict[object, object]", inside).values() if type(inside) is dict else cast("list[object]", inside)
         types = set(map(type, values))
         seen |= types
         if types & _NOT_FLAT:
@@ -95,12 +96,6 @@ def tree_types(value: object, floats: _Floats) -> set[type] | None:
         if len(todo) > _FEW:
             break
     return _types_by_level(todo, seen, floats)
-
-
-def _values(container: object) -> Iterable[object]:
-    if type(container) is dict:
-        return cast("dict[object, object]", container).values()
-    return cast("list[object]", container)
 
 
 def _types_by_level(level: list[object], seen: set[type], floats: _Floats) -> set[type] | None:
@@ -155,7 +150,7 @@ def dumps(value: Json) -> bytes:
         TypeError: something in it is no JSON value; the message names the path.
         ValueError: nested deeper than `MAX_DEPTH`.
     """
-    types = tree_types(value, _all_finite)
+    types = _TEXT if type(value) is str else tree_types(value, _all_finite)
     if types is not None and types <= PLAIN:
         try:
             return orjson.dumps(value)
@@ -197,8 +192,10 @@ def begun(items: list[Json], known: Iterable[K]) -> Begun[K]:
         text = orjson.dumps(items, option=_NO_FOREIGN)
     except TypeError:
         return Begun(None, None, nulls=True)
-    begins = (k for k in known if text.startswith(k.inside) and text[len(k.inside)] in b",]" and k.count)
-    found = max(begins, key=lambda k: k.count, default=None)
+    found: K | None = None
+    for k in known:
+        if k.count > (found.count if found else 0) and text.startswith(k.inside) and text[len(k.inside)] in b",]":
+            found = k
     start, nulls = (len(found.inside), found.nulls) if found else (0, False)
     nulls = nulls or text.find(b"null", start) >= 0
     if nulls and tree_types(items, _all_finite) is None:
