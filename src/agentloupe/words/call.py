@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Never, get_args
 
 from agentloupe.words.canonical import Json
+from agentloupe.words.quick import quick
 
 __all__ = [
     "EFFECTS",
@@ -78,6 +79,7 @@ def _no_facts(_: Json) -> Attrs:
     return NO_ATTRS
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
     """One call as the control logic makes it.
@@ -114,6 +116,7 @@ class Call:
     lost: tuple[tuple[str, str], ...] = ()
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """How a call ended.

@@ -23,13 +23,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from operator import attrgetter, itemgetter
+from itertools import compress, repeat
+from operator import attrgetter, is_not, itemgetter
 from typing import Any, Literal, cast, get_args
 
 from agentloupe.words.call import NO_ATTRS, Attrs, Kind, Nothing, Source
 from agentloupe.words.canonical import Json
 from agentloupe.words.errors import Corrupt, VersionUnknown
-from agentloupe.words.quick import maker
+from agentloupe.words.quick import maker, quick
 
 __all__ = [
     "EVENT_TYPES",
@@ -125,6 +126,7 @@ FINAL_TYPES: frozenset[str] = frozenset(
 _NO_BODIES: Mapping[str, str] = Nothing()
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
     """An event before the store has numbered and sealed it.
@@ -174,7 +176,8 @@ class Draft:
 
     def envelope(self, run_id: str, sequence: int) -> dict[str, Json]:
         """The fields that are sealed: everything that is set, plus `run_id` and `sequence`."""
-        sealed: dict[str, Json] = {name: value for name, value in zip(_PLAIN, _plain(self)) if value is not None}  # noqa: B905  # of one length
+        values = _plain(self)
+        sealed: dict[str, Json] = dict(compress(zip(_PLAIN, values, strict=True), map(is_not, values, repeat(None))))
         sealed["run_id"] = run_id
         sealed["sequence"] = sequence
         if self.attrs:
@@ -201,6 +204,7 @@ _SHAPES: Mapping[str, type] = {
 _KNOWN: frozenset[str] = frozenset((*_DRAFT_FIELDS, "run_id", "sequence"))
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event(Draft):
     """A sealed event: a draft with its run, its number (1, 2, 3 ...) and its place in the chain."""
@@ -216,6 +220,7 @@ class Event(Draft):
         return KIND_OF_TYPE.get(self.type)
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Head:
     """The end of a run's chain: number and hash of its last event (`0` and `GENESIS` before the first)."""

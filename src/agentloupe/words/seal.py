@@ -58,24 +58,39 @@ def link(prev_hash: str, envelope: Mapping[str, Json]) -> str:
 def sealed_form(envelope: Mapping[str, Json]) -> bytes:
     """The canonical form of an envelope without the two hashes.
 
-    Most envelopes are texts and integers with one flat object; for those, sorted as they are, orjson writes the canonical
-    form: it differs only on floats, on keys beyond the BMP, and on what it refuses.
+    Most envelopes are texts and integers with one or two small objects; for those, sorted as they are, orjson writes the
+    canonical form: it differs only on some floats, on keys beyond the BMP, and on what it refuses.
     """
-    types = set(map(type, envelope.values()))
-    if types <= _TEXTS_AND_FLAT:
-        inner = {type(v) for value in envelope.values() if type(value) is dict for v in value.values()}
-        if inner <= _FLAT:
-            try:
-                text = orjson.dumps(envelope, option=orjson.OPT_SORT_KEYS)
-            except TypeError:
-                return canonical(dict(envelope))
-            if text.isascii():
-                return text
+    types = list(map(type, envelope.values()))
+    held = [value for name in _OBJECTS if type(value := envelope.get(name)) is dict]
+    if _TEXTS_AND_FLAT.issuperset(types) and types.count(dict) == len(held) and all(map(_flat, held)):
+        try:
+            text = orjson.dumps(envelope, option=orjson.OPT_SORT_KEYS)
+        except TypeError:
+            return canonical(dict(envelope))
+        if text.isascii():
+            return text
     return canonical(dict(envelope))
+
+
+def _flat(held: Mapping[str, Json]) -> bool:
+    """Whether an object holds nothing but texts, integers, floats that print alike, or objects of texts and integers."""
+    types = set(map(type, held.values()))
+    if types <= _FLAT:
+        return True
+    return types <= _WITH_MORE and all(_plain_member(value) for value in held.values())
+
+
+def _plain_member(value: Json) -> bool:
+    if type(value) is dict:
+        return _FLAT.issuperset(map(type, value.values()))
+    return type(value) is not float or (1e-4 <= abs(value) < 1e16 and not value.is_integer())
 
 
 _FLAT: Final = frozenset({str, int, bool, type(None)})
 _TEXTS_AND_FLAT: Final = _FLAT | {dict}
+_WITH_MORE: Final = _TEXTS_AND_FLAT | {float}
+_OBJECTS: Final = ("attrs", "bodies")
 
 
 def read_sealed(text: bytes) -> tuple[Json, bool]:
