@@ -9,7 +9,7 @@ There is no guessing by entropy: a digest, an id or an image looks like chance t
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "COOKIES",
     "ID_LIKE",
     "UNTOUCHED",
+    "Look",
     "Shape",
     "cookie_text",
     "field_rule",
@@ -156,12 +157,6 @@ _RARE = "JKQXZVGW92jqxz_-=:\\/IASvwykbpcuAmdgflhr.nstoaie "
 """Characters by how seldom they stand in text and JSON, roughly: one character is found twenty times faster than two."""
 
 
-@lru_cache
-def _with_rarest(needles: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    """Each needle with its rarest character. Shapes with the same needles share the very same tuple."""
-    return tuple((min(needle, key=_RARE.find) if needle else "", needle) for needle in needles)
-
-
 class Shape:
     """A way in which credentials stand in text.
 
@@ -187,28 +182,11 @@ class Shape:
         chars: str = "",
     ) -> None:
         self.rule = rule
-        self.needles = _with_rarest(needles)
+        self.needles = needles
         self.pattern = re.compile(pattern, flags)
         self.fold = fold
         self.when = when
         self.chars = chars
-
-    def may_be_in(self, text: str, low: str, looked: dict[int, bool]) -> bool:
-        """A quick look: whether `apply` could find something.
-
-        `low` is the text in lower case, `looked` what other shapes saw in the same text.
-        """
-        known = looked.get(id(self.needles))
-        if known is None:
-            known = looked[id(self.needles)] = self._occurs(low if self.fold else text)
-        return known and (not self.chars or any(char in text for char in self.chars))
-
-    def _occurs(self, text: str) -> bool:
-        """Whether one of the needles does."""
-        for char, needle in self.needles:  # noqa: SIM110  # a generator costs more than the loop
-            if char in text and needle in text:
-                return True
-        return False
 
     def apply(self, text: str) -> str:
         """The text without what this shape finds."""
@@ -232,6 +210,55 @@ class Shape:
         inside = match["s"]
         put = cookie_text(inside) if rule == "cookie" and "=" in inside else mark(rule)
         return match[0][:start] + put + match[0][end:]
+
+
+class Look:
+    """Which of some shapes could find something in a text, told by their needles only: quick, since most texts hold none.
+
+    Needles are sought by their rarest character first, and each character and needle once for all shapes.
+    """
+
+    __slots__ = ("_as_is", "_folded", "_guarded", "_shapes")
+
+    def __init__(self, shapes: Sequence[Shape]) -> None:
+        self._shapes = tuple(shapes)
+        self._as_is = _by_rarest(self._shapes, fold=False)
+        self._folded = _by_rarest(self._shapes, fold=True)
+        self._guarded = tuple((1 << at, shape.chars) for at, shape in enumerate(self._shapes) if shape.chars)
+
+    def at(self, text: str) -> int:
+        """The shapes to try, as bits by their place."""
+        found = _found(self._as_is, text) | _found(self._folded, text.lower())
+        if found:
+            for bit, chars in self._guarded:
+                if found & bit and not any(char in text for char in chars):
+                    found &= ~bit
+        return found
+
+
+_Needles = tuple[tuple[str, tuple[tuple[str, int], ...]], ...]
+
+
+def _by_rarest(shapes: Sequence[Shape], *, fold: bool) -> _Needles:
+    """Needles with the bits of their shapes, by their rarest character; the empty one, which every text holds, by none."""
+    bits: dict[str, int] = {}
+    for at, shape in enumerate(shapes):
+        for needle in shape.needles if shape.fold is fold else ():
+            bits[needle] = bits.get(needle, 0) | 1 << at
+    groups: dict[str, list[tuple[str, int]]] = {}
+    for needle, of in bits.items():
+        groups.setdefault(min(needle, key=_RARE.find) if needle else "", []).append((needle, of))
+    return tuple((char, tuple(group)) for char, group in groups.items())
+
+
+def _found(needles: _Needles, text: str) -> int:
+    found = 0
+    for char, group in needles:
+        if char in text:
+            for needle, bits in group:
+                if needle in text:
+                    found |= bits
+    return found
 
 
 def by_name(match: re.Match[str]) -> str | None:

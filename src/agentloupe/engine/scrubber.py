@@ -14,6 +14,7 @@ from agentloupe.engine.credentials import (
     ID_LIKE,
     SHAPES,
     UNTOUCHED,
+    Look,
     Shape,
     cookie_text,
     field_rule,
@@ -52,6 +53,7 @@ class Scrubber:
     """
 
     TEXTS, TEXT_CHARS, LISTS, LONG, DEPTH = 20_000, 16_000_000, 8, 8, 100
+    PLANS, PLANNED = 2_000, 30
 
     def __init__(
         self, fields: Sequence[str], keep: Sequence[str], patterns: Mapping[str, str], *, built_in: bool = True
@@ -61,7 +63,9 @@ class Scrubber:
         self._keep = frozenset(_plain(name) for name in keep)
         self._broken: list[str] = []
         self._shapes = [*(SHAPES if built_in else ()), *self._own_shapes(patterns)]
+        self._look = Look(self._shapes)
         self._names: dict[str, str | None] = {}
+        self._plans: dict[tuple[str, ...], tuple[tuple[str | None, ...], bool, bool]] = {}
         self._clean: set[str] = set()
         self._chars = 0
         self._lists: tuple[_Memo, ...] = ()
@@ -94,12 +98,15 @@ class Scrubber:
         if depth > self.DEPTH:
             return self._deep(value, found)
         changed: dict[str, Json] | None = None
-        long = False
-        names, clean = self._names, self._clean
-        for name, item in value.items():
-            rule = names[name] if name in names else self._rule_of(name)
-            long = long or len(name) >= _LONG_NAME
-            if rule is None and (item.__class__ in _NO_TEXT or (item.__class__ is str and item in clean)):
+        clean = self._clean
+        names = tuple(value)
+        rules, long, odd = self._plans[names] if names in self._plans else self._plan_of(names)
+        for name, rule in zip(names, rules, strict=True):
+            item = value[name]
+            kind = item.__class__
+            if rule is None and ((kind is str and item in clean) or kind in _NO_TEXT):
+                continue
+            if rule is _OPAQUE and kind is str:
                 continue
             start = len(found.removed), len(found.withheld)
             if rule is None:
@@ -112,7 +119,18 @@ class Scrubber:
                 changed[name] = new
         kept = value if changed is None else changed
         kept = self._keys(kept, found) if long else kept
-        return self._header(kept, found) if "value" in kept or "module" in kept else kept
+        return self._header(kept, found) if odd else kept
+
+    def _plan_of(self, names: tuple[str, ...]) -> tuple[tuple[str | None, ...], bool, bool]:
+        """What the names of an object's members say: their rules, whether one is long, whether it may be a header.
+
+        The objects of a program have few shapes, so that names are looked at once.
+        """
+        rules = tuple(self._names[name] if name in self._names else self._rule_of(name) for name in names)
+        plan = rules, any(len(name) >= _LONG_NAME for name in names), "value" in names or "module" in names
+        if len(self._plans) < self.PLANS and len(names) <= self.PLANNED:
+            self._plans[names] = plan
+        return plan
 
     def _named(self, name: str, rule: str, item: Json, siblings: Mapping[str, Json], found: Found, depth: int) -> Json:
         """A value under a name that means something to us."""
@@ -301,17 +319,16 @@ class Scrubber:
         """The text after all shapes, and the name of the rule that failed, if one did."""
         if self._broken:
             return text, self._broken[0]
-        low, looked = text.lower(), dict[int, bool]()
-        for shape in self._shapes:
-            if not shape.may_be_in(text, low, looked):
+        may = self._look.at(text)
+        for at, shape in enumerate(self._shapes) if may else ():
+            if not may >> at & 1:
                 continue
             try:
                 new = shape.apply(text)
             except Exception:  # noqa: BLE001  # a rule that fails withholds this text, whatever its fault is
                 return text, shape.rule
             if new != text:
-                text, low = new, new.lower()
-                looked.clear()
+                text, may = new, self._look.at(new)
         return text, None
 
     def _json_text(self, text: str, depth: int) -> str:
