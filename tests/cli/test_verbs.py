@@ -123,6 +123,19 @@ def test_a_beginning_of_several_runs_names_them(db: Path, cli: Command, weather:
     assert cli("show", "weather", "--json").json["error"]["reason"] == "ambiguous"
 
 
+def test_a_run_that_is_gone_is_not_one_of_its_forks(
+    db: Path, cli: Command, weather: str, model: ScriptedServer
+) -> None:
+    file = db.with_name("fork.loupe")
+    forked = cli.json("fork", weather, "--from", "4")["runs"][0]["id"]
+    cli("export", forked, "-o", file)
+    elsewhere = db.with_name("elsewhere.db")
+    assert cli("import", file, "--db", elsewhere).code == 0
+    done = cli("show", weather, "--db", elsewhere)
+    assert done.code == 3
+    assert f"no run '{weather}': it is gone; its forks are {forked}" in done.err
+
+
 @pytest.mark.parametrize("ref", ["nope", "last~7", "", "last~x", "../x"])
 def test_no_such_run(db: Path, cli: Command, ref: str) -> None:
     done = cli("show", ref)

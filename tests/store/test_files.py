@@ -62,6 +62,25 @@ def edit(db: Path, *statements: str) -> None:
             conn.execute(statement)
 
 
+# ---------------------------------------------------------------- a file that goes away while it is used
+
+
+@pytest.mark.parametrize("way", ["deleted", "moved", "replaced"])
+def test_nothing_is_written_into_a_file_that_is_not_there_any_more(db: Path, tmp_path: Path, way: str) -> None:
+    store = SqliteStore(db)
+    author = Author(store, "run-3").started()
+    if way == "deleted":
+        db.unlink()
+    elif way == "moved":
+        db.rename(tmp_path / "elsewhere.db")
+    else:
+        shutil.copy(db, tmp_path / "copy.db")
+        (tmp_path / "copy.db").replace(db)
+    with pytest.raises(StoreError, match="deleted, moved or replaced") as gone:
+        author.tool("read", {}, "text")
+    assert gone.value.reason == "file_gone"
+
+
 # ---------------------------------------------------------------- what is made where
 
 

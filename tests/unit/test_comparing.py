@@ -13,19 +13,22 @@ from hypothesis import strategies as st
 
 from agentloupe.engine.compare import Comparison, Side, Summary, compare_runs
 from agentloupe.engine.costs import PriceTable
+from agentloupe.engine.loop import from_llm_call
 from agentloupe.engine.overrides import Overrides
 from agentloupe.engine.project import Projector
 from agentloupe.ports.protocols import Store
 from agentloupe.store import open_url
 from agentloupe.verbs.comparing import compare, detail, message_changes, side_of_recording, tool_changes, word_changes
+from agentloupe.verbs.deleting import delete_run
 from agentloupe.verbs.exchange import export_run, import_file
-from agentloupe.verbs.forking import fork_run
+from agentloupe.verbs.forking import fork, fork_run
 from agentloupe.words.canonical import Json, key_of
-from agentloupe.words.errors import NotFound, RunNotFound, UsageError
+from agentloupe.words.errors import Corrupt, NotFound, RunNotFound, UsageError
 from agentloupe.words.run import Run
 from agentloupe.words.step import Step
 from tests.fork_support import Script, weather_run
 from tests.made import Maker, weather_like
+from tests.store.test_files import edit
 
 BOTH = [("calculate", {"expression": "17.7 - 11.9"}), ("calculate", {"expression": "(17.7 - 11.9) * 9 / 5"})]
 
@@ -37,7 +40,7 @@ def store() -> Store:
     return made
 
 
-def two(*runs: Any, store: Store | None = None) -> Comparison:
+def two(*runs: Any, store: Store | str | Path | None = None) -> Comparison:
     found = compare(*runs, store=store)
     assert isinstance(found, Comparison)
     return found
@@ -116,6 +119,65 @@ def test_what_cannot_be_compared(store: Store, tmp_path: Path) -> None:
         compare("weather-1", "nobody", store=store)
     with pytest.raises(NotFound):
         compare("weather-1", tmp_path / "none.loupe", store=store)
+
+
+def test_a_store_may_be_named_by_its_file(tmp_path: Path) -> None:
+    db = tmp_path / "l.db"
+    made = open_url(str(db))
+    weather_run(made)
+    made.close()
+    forked = fork("weather-1", from_step=3, store=str(db), provider=from_llm_call(Script("made up")))
+    assert two("weather-1", forked.candidates[0].id, store=str(db)).first is not None
+    assert two("weather-1", forked.candidates[0].id, store=db).first is not None
+
+
+@pytest.mark.parametrize(
+    ("statement", "reason"),
+    [
+        (
+            "UPDATE events SET envelope = changed(envelope, 'get_weather', 'get_weithor') WHERE key = (1 << 32) + 5",
+            "hash",
+        ),
+        ("DELETE FROM events WHERE key = (1 << 32) + 5", None),
+        ("UPDATE runs SET last_sequence = last_sequence + 1", "end"),
+    ],
+)
+def test_a_run_that_is_not_whole_is_not_compared(tmp_path: Path, statement: str, reason: str | None) -> None:
+    db = tmp_path / "l.db"
+    made = open_url(str(db))
+    weather_run(made)
+    made.close()
+    assert two("weather-1", "weather-1", store=db).identical
+    edit(db, statement)
+    with pytest.raises(Corrupt) as damaged:
+        compare("weather-1", "weather-1", store=db)
+    assert damaged.value.exit_code == 2
+    assert reason is None or damaged.value.reason == reason
+
+
+def test_a_file_that_is_not_whole_is_not_compared(store: Store) -> None:
+    recording = store.recording("weather-1")
+    events = list(recording.events)
+    events[3] = replace(events[3], name="another")
+    with pytest.raises(Corrupt, match="not whole"):
+        compare("weather-1", replace(recording, events=tuple(events)), store=store)
+
+
+def test_a_deleted_run_costs_nobody_knows_what(store: Store) -> None:
+    fork_run(store, "weather-1", 3, None, Script("made up"))
+    delete_run(store, "weather-1")
+    found = two("weather-1", "last", store=store)
+    assert (found.left.cost, found.deltas["cost"].left, found.deltas["model_calls"].left) == (None, None, None)
+    assert found.deltas["input_tokens"].left is None
+
+
+def test_sums_that_lack_a_part_say_so_and_make_no_difference(store: Store) -> None:
+    side = side_of_recording(store.recording("weather-1"), PriceTable.load())
+    lacks = replace(side, run=replace(side.run, usage_complete=False, total_input_tokens=5))
+    found = compare_runs(lacks, side)
+    assert found.deltas["input_tokens"].partial == (True, False)
+    assert found.deltas["input_tokens"].change is None
+    assert found.as_json()["left"]["usage_complete"] is False  # type: ignore[index,call-overload]  # JSON
 
 
 def test_costs_are_those_of_the_price_table(store: Store, tmp_path: Path) -> None:

@@ -454,6 +454,25 @@ def test_results_that_only_messages_tell_are_tool_steps_that_say_so() -> None:
     assert verify(store.recording(block.run_id)).ok
 
 
+@pytest.mark.parametrize("refuse", [True, False])
+def test_a_write_effect_does_not_happen_when_the_database_was_deleted(
+    tmp_path: Path, refuse: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not refuse:
+        monkeypatch.setenv("LOUPE_WRITE_WITHOUT_STORE", "allow")
+    store = open_url(str(tmp_path / "gone.db"))
+    with loupe.recording("r", store=store):
+        look("x")
+        for file in tmp_path.glob("gone.db*"):
+            file.unlink()
+        if refuse:
+            with pytest.raises(EffectRefused, match="could not be stored"):
+                pay(5)
+        else:
+            pay(5)
+    assert ran == ([] if refuse else ["pay 5"])
+
+
 CALC = {"role": "assistant", "tool_calls": [{"id": "c1", "function": {"name": "calc", "arguments": "{}"}}]}
 UNSEEN = "tool 'calc' was asked for and not seen to run: decorate it, or it was never run"
 

@@ -136,18 +136,19 @@ def _say_deltas(out: Output, found: Comparison) -> None:
     for title in ("", "left", "right", "change"):
         table.add_column(title, justify="left" if not title else "right")
     for name, delta in found.deltas.items():
-        shown = [_figure(name, value) for value in (delta.left, delta.right)]
+        sides = ((delta.left, delta.partial[0]), (delta.right, delta.partial[1]))
+        shown = [_figure(name, value, partial) for value, partial in sides]
         change = "" if delta.change is None else f"{delta.change:+.3f}" if name == "seconds" else f"{delta.change:+}"
         table.add_row(name.replace("_", " "), *shown, change)
     out.draw(table)
 
 
-def _figure(name: str, value: Any) -> str:
+def _figure(name: str, value: Any, partial: bool) -> str:
     if value is None:
         return "unknown"
     if name == "cost":
-        return cost_text(value)
-    return f"{value:.3f}" if name == "seconds" else str(value)
+        return cost_text(value, not partial)
+    return f"{value:.3f}" if name == "seconds" else f"{value}{'+' if partial else ''}"
 
 
 def _say_rows(out: Output, rows: Sequence[Row], all_rows: bool) -> None:
@@ -245,7 +246,9 @@ def _say_changes(out: Output, title: str, changes: Any) -> None:
         if change.get("more") is True:
             out.line(f"{title} and more")
         else:
-            before, after = (short(change.get(side), 160) for side in ("expected", "actual"))
+            before, after = (
+                short(change[side], 160) if side in change else "absent" for side in ("expected", "actual")
+            )
             out.line(f"{title} {change.get('path')}: {before} -> {after}")
 
 

@@ -94,15 +94,21 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """One figure on both sides; `None` is unknown and makes the difference unknown."""
+    """One figure on both sides; `None` is unknown and makes the difference unknown.
+
+    Attributes:
+        left, right: the figures.
+        partial: of which side a part is not known, so that the figure is a lower bound; the difference is unknown then.
+    """
 
     left: Decimal | float | int | None
     right: Decimal | float | int | None
+    partial: tuple[bool, bool] = (False, False)
 
     @property
     def change(self) -> Decimal | float | int | None:
         """Right minus left."""
-        if self.left is None or self.right is None:
+        if self.left is None or self.right is None or any(self.partial):
             return None
         return self.right - self.left  # type: ignore[operator]  # both sides of one figure have one type
 
@@ -178,7 +184,10 @@ def compare_runs(left: Side, right: Side) -> Comparison:
     first = next((k for k, row in enumerate(rows) if row.status != "same"), None)
     plain = first is None and all(not row.notes for row in rows) and canonical(left.answer) == canonical(right.answer)
     figures, theirs = _figures(left), _figures(right)
-    deltas = {name: Delta(figures[name], theirs[name]) for name in figures}
+    deltas = {
+        name: Delta(figures[name], theirs[name], (_partial(name, left.run), _partial(name, right.run)))
+        for name in figures
+    }
     return Comparison(left.run, right.run, rows, first, plain, deltas, (left.answer, right.answer))
 
 
@@ -279,6 +288,9 @@ def _outputs_differ(left: Step, right: Step, look: _Look, notes: list[str]) -> b
 
 def _figures(side: Side) -> dict[str, Decimal | float | int | None]:
     run, steps = side.run, side.steps
+    if run.erased and not steps:  # nothing is known of steps that are gone
+        unknown = dict.fromkeys(("model_calls", "errors", "input_tokens", "output_tokens", "cost"))
+        return {"steps": run.step_count or None, "misses": run.counts.miss, **unknown, "seconds": seconds(run)}
     return {
         "steps": len(steps),
         "model_calls": sum(1 for step in steps if step.kind == "llm"),
@@ -289,6 +301,12 @@ def _figures(side: Side) -> dict[str, Decimal | float | int | None]:
         "cost": run.cost,
         "seconds": seconds(run),
     }
+
+
+def _partial(figure: str, run: Run) -> bool:
+    if figure == "cost":
+        return run.cost is not None and not run.cost_complete
+    return figure in ("input_tokens", "output_tokens") and not run.usage_complete
 
 
 def seconds(run: Run) -> float | None:
@@ -316,6 +334,8 @@ def _run_json(run: Run) -> dict[str, Json]:
         "hypothetical_from": run.hypothetical_from,
         "counts": dict[str, Json](run.counts.as_dict()),
         "steps": run.step_count,
+        "usage_complete": run.usage_complete,
+        "cost_complete": run.cost_complete,
     }
 
 

@@ -313,6 +313,8 @@ def price_run(run: Run, steps: Iterable[Step], table: PriceTable) -> Run:
 
 def _with_costs(run: Run, priced: Iterable[tuple[Step, Decimal | None]]) -> Run:
     counted = [(step, cost) for step, cost in priced if not _never_billed(step)]
+    if run.erased and not counted:
+        return replace(run, cost=None, new_cost=None, cost_complete=False)  # what it held cannot be told any more
     whole, complete = total(cost for _, cost in counted)
     new, _ = total(cost for step, cost in counted if step.source != "recorded")
     return replace(run, cost=whole, new_cost=new, cost_complete=complete)

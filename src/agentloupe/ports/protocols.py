@@ -231,6 +231,13 @@ class Store(Protocol):
         """The run's events and the way to its bodies. Raises `RunNotFound`."""
         ...
 
+    def holds(self, run_id: str) -> bool:
+        """Whether the run's chain is plainly whole; quicker than `verify`, which says what is wrong where it is not.
+
+        False may also mean that the texts do not have the usual form. Raises `RunNotFound`.
+        """
+        ...
+
     def get(self, digests: Sequence[str]) -> Mapping[str, bytes]:
         """Bodies by digest, checked; see `GetBodies`."""
         ...

@@ -59,6 +59,7 @@ class Database:
         self._gate = threading.Condition()
         self._busy = 0
         self._synchronous = ""
+        self._file: tuple[int, int] | None = None
         self._closed = False
         self._present(create and not read_only)
         self.mode: Mode = self._choose_mode(read_only)
@@ -210,6 +211,7 @@ class Database:
             )
         with self.lock:
             conn = self._write_connection()
+            self._same_file()
             try:
                 self._set_synchronous(conn, "FULL" if full else "NORMAL")
                 conn.execute("BEGIN IMMEDIATE")
@@ -266,8 +268,17 @@ class Database:
             conn.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}").fetchone()
             conn.execute("PRAGMA fullfsync = ON")  # macOS: a plain fsync leaves data in the drive
             self._synchronous = ""
-            self._writer = conn
+            self._writer, self._file = conn, _file_at(self.path)
         return self._writer
+
+    def _same_file(self) -> None:
+        """SQLite goes on writing into a file that was deleted or replaced, where nobody will find it."""
+        if _file_at(self.path) != self._file:
+            raise StoreError(
+                f"store {self.path} is not the file any more that was opened: it was deleted, moved or replaced",
+                hint="put it back, or start the program again",
+                reason="file_gone",
+            )
 
     def _set_synchronous(self, conn: Connection, level: str) -> None:
         if self._synchronous != level:
@@ -354,6 +365,15 @@ class Database:
         self.lock = threading.RLock()
         self._gate = threading.Condition()
         self._busy = 0
+
+
+def _file_at(path: Path) -> tuple[int, int] | None:
+    """Which file lies at a path: its device and number; `None` when there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _identity(conn: Connection) -> tuple[int, int]:

@@ -16,7 +16,7 @@ from agentloupe.words.canonical import digest_bytes
 from agentloupe.words.errors import Corrupt, OwnerAlive, RunNotFound, StoreError
 from agentloupe.words.event import Draft, Event, Head
 from agentloupe.words.run import Owner, Run, RunFilter
-from agentloupe.words.seal import GENESIS
+from agentloupe.words.seal import GENESIS, check_chain
 from agentloupe.words.step import Step
 
 __all__ = ["MemoryStore"]
@@ -118,6 +118,17 @@ class MemoryStore:
         with self._lock:
             kept = self._kept(run_id)
             return Recording(run_id, tuple(kept.events), self.get, run_id, kept.head)
+
+    def holds(self, run_id: str) -> bool:
+        """See `ports.Store.holds`."""
+        found = self.recording(run_id)
+        links = (
+            (event.sequence, event.envelope(event.run_id, event.sequence), event.prev_hash, event.hash)
+            for event in found.events
+        )
+        last = found.events[-1] if found.events else None
+        whole = last is not None and Head(last.sequence, last.hash) == found.head
+        return whole and check_chain(links, run_id=run_id) is None
 
     def get(self, digests: Sequence[str]) -> Mapping[str, bytes]:
         """See `ports.Store.get`."""

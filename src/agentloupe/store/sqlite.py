@@ -15,6 +15,7 @@ from agentloupe.ports.recording import GetBodies, Recording, Texts
 from agentloupe.store import bodies as body_rows
 from agentloupe.store import envelopes, upkeep
 from agentloupe.store.database import Connection, Database
+from agentloupe.store.evidence import chain_holds
 from agentloupe.store.flusher import Flusher
 from agentloupe.store.owners import alive
 from agentloupe.store.projection import set_tags
@@ -144,6 +145,12 @@ class SqliteStore:
             events, texts = _events(conn, row["rid"], run_id)
         head = Head(row["last_sequence"], row["head"].hex())
         return Recording(run_id, events, partial(self._bodies, f"run {run_id}"), run_id, head, texts)
+
+    def holds(self, run_id: str) -> bool:
+        """See `ports.Store.holds`."""
+        with self._db.reading() as conn:
+            row = _row_of(conn, run_id)
+            return chain_holds(conn, row["rid"], run_id, Head(row["last_sequence"], row["head"].hex()))
 
     def get(self, digests: Sequence[str]) -> Mapping[str, bytes]:
         """See `ports.Store.get`."""

@@ -46,6 +46,8 @@ def open_store(url: str | Path | None = None, *, create: bool = True) -> Store:
     return default_store(load().db if url is None else str(url), create=create)
 
 
+_FORK = "-fork-"
+"""Between a run's id and what tells its forks apart."""
 _LAST = re.compile(r"last(?:~([0-9]{1,6}))?")
 
 
@@ -65,6 +67,10 @@ def resolve(store: Store, ref: str) -> str:
             raise RunNotFound(f"there is no run {ref}: the store holds {store.count()} runs")
         return found[0].id
     found = store.runs(RunFilter(id_prefix=ref, limit=6)) if ref else []
+    forks = [run.id for run in found if run.id.startswith(f"{ref}{_FORK}")]
+    if forks and len(forks) == len(found):
+        names = ", ".join(forks[:5]) + (" and more" if len(forks) > 5 else "")
+        raise RunNotFound(f"no run {ref!r}: it is gone; its forks are {names}", reason="gone")
     if not found:
         raise RunNotFound(f"no run {ref!r}", hint="`agentloupe list` shows what there is")
     if len(found) > 1:

@@ -21,13 +21,14 @@ from agentloupe.engine.costs import PriceTable, price_run
 from agentloupe.engine.difference import changes_between
 from agentloupe.engine.news import News
 from agentloupe.engine.project import load_step, outcome_of, project
+from agentloupe.engine.verify import verify
 from agentloupe.ports.pack import needs
 from agentloupe.ports.protocols import Store
 from agentloupe.ports.recording import GetBodies, Recording
 from agentloupe.verbs.api import open_store, resolve
 from agentloupe.verbs.replaying import find_recording
 from agentloupe.words.canonical import Json, canonical, loads
-from agentloupe.words.errors import Damaged, UsageError
+from agentloupe.words.errors import Corrupt, Damaged, UsageError
 from agentloupe.words.step import Step, Trace
 
 __all__ = ["compare", "detail", "message_changes", "side_of", "side_of_recording", "tool_changes", "word_changes"]
@@ -40,23 +41,26 @@ _MANY_WORDS = 4000
 _HISTORIES = ("messages", "input", "contents")
 
 
-def compare(*runs: Source, store: Store | None = None, prices: PriceTable | None = None) -> Comparison | Summary:
+def compare(
+    *runs: Source, store: Store | str | Path | None = None, prices: PriceTable | None = None
+) -> Comparison | Summary:
     """Compares two runs, or sums up three and more.
 
     Args:
         runs: what to compare.
-        store: where runs are; default: the store of the settings.
+        store: where runs are: a store, its URL or its file; default: the store of the settings.
         prices: for the costs; default: the price library and `prices.json`.
 
     Raises:
         UsageError: fewer than two runs. RunNotFound, NotFound: there is no such run or file.
-        Damaged, VersionUnknown: a recording cannot be read.
+        Damaged, VersionUnknown: a recording cannot be read, or is not whole.
     """
     if len(runs) < 2:
         raise UsageError("a comparison needs at least two runs", hint="agentloupe compare RUN RUN")
     table = prices or PriceTable.load()
+    where = open_store(store, create=False) if isinstance(store, str | Path) else store
     with _one_generation():
-        sides = [_side(run, store, table) for run in runs]
+        sides = [_side(run, where, table) for run in runs]
         return compare_runs(*sides) if len(sides) == 2 else summarise(sides)
 
 
@@ -75,8 +79,22 @@ def _one_generation() -> Generator[None]:
 def _side(run: Source, store: Store | None, table: PriceTable) -> Side:
     where = store or (open_store(create=False) if isinstance(run, str) else None)
     if isinstance(run, str) and where is not None and not _is_file(run):
-        return side_of(where, resolve(where, run), table)
-    return side_of_recording(find_recording(run, where), table)
+        run_id = resolve(where, run)
+        if not where.holds(run_id):
+            _whole(where.recording(run_id))
+        return side_of(where, run_id, table)
+    recording = find_recording(run, where)
+    _whole(recording)
+    return side_of_recording(recording, table)
+
+
+def _whole(recording: Recording) -> None:
+    """Raises `Corrupt` where the chain does not hold; bodies are checked as they are read."""
+    found = verify(recording, bodies=False)
+    if found.fault is not None:
+        raise Corrupt(
+            f"run {recording.run_id} is not whole, it is not compared: {found.head}", reason=found.fault.reason
+        )
 
 
 def _is_file(run: str) -> bool:
@@ -122,8 +140,10 @@ class _Outputs:
         for step in steps:
             try:
                 found[step.idx] = outcome_of(step, held.value(recording, step.output_digest))
+            except Corrupt:
+                raise
             except Damaged:
-                continue  # not there, or not what was stored: it counts as different, and verify says so
+                continue  # not there any more: it counts as different
         return found
 
 
@@ -192,8 +212,8 @@ def detail(
         and `error`; `input` and `output` list changed places (`difference.Change.as_json`), `messages` the model step's
         history message by message (`message_changes`), `tools` its tool definitions (`tool_changes`).
     """
-    left = _whole(comparison.left.id, row.left, store, sources)
-    right = _whole(comparison.right.id, row.right, store, sources)
+    left = _loaded(comparison.left.id, row.left, store, sources)
+    right = _loaded(comparison.right.id, row.right, store, sources)
     found: dict[str, Json] = {
         "status": row.status,
         "notes": list(row.notes),
@@ -213,7 +233,7 @@ def detail(
     return found
 
 
-def _whole(run_id: str, step: Step | None, store: Store | None, sources: Sequence[Recording]) -> Step | None:
+def _loaded(run_id: str, step: Step | None, store: Store | None, sources: Sequence[Recording]) -> Step | None:
     if step is None:
         return None
     recording = next((one for one in sources if one.run_id == run_id), None)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 from agentloupe.engine.loop import Limits, LlmCall, Model, from_llm_call
@@ -40,7 +41,7 @@ def fork(
     agent: Callable[..., Any] | str | None = None,
     *,
     from_step: int | Literal["start"],
-    store: Store | None = None,
+    store: Store | str | Path | None = None,
     provider: Provider | Model | None = None,
     wishes: ForkWishes | None = None,
     **more: Any,
@@ -51,7 +52,7 @@ def fork(
         run: its id, a unique beginning of one, `last` or `last~N`.
         agent: the agent's function or `module:function`; without it the generic loop is run.
         from_step: index of a model step, or `"start"`: the agent anew from its recorded input.
-        store: where runs are; default: the project's.
+        store: where runs are: a store, its URL or its file; default: the project's.
         provider: who is asked by the generic loop; default: the model of the settings (`LLM_BASE_URL` ...).
         wishes: how.
         more: single fields of `ForkWishes`, `Limits` and `Overrides`, over `wishes`.
@@ -66,7 +67,7 @@ def fork(
     from agentloupe.verbs.api import open_store, resolve
 
     chosen = with_fields(wishes or ForkWishes(), more)
-    where = store if store is not None else open_store(create=False)
+    where = open_store(store, create=False) if store is None or isinstance(store, str | Path) else store
     return Family(where, resolve(where, run), from_step, agent, provider, chosen).fork()
 
 
