@@ -14,7 +14,7 @@ import time
 import weakref
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, TypeVar, cast
@@ -448,16 +448,11 @@ def opening_with(chosen: Opener, *, process_wide: bool = False) -> Generator[Non
 # --- the two drivers --------------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def _performing(boundary: Boundary, perform: Perform, kind: Kind) -> Generator[None]:
-    """Calls made while a call is performed are its inner calls, in a lane of their own below it."""
+def _begin(boundary: Boundary, perform: Perform, kind: Kind) -> Token[Surroundings | None]:
+    """Calls made while a call is performed are its inner calls, in a lane of their own below it, until it is reset."""
     here = _surroundings.get()
     inner = kind != "agent" or (here is not None and here.inner)  # a nested agent is run again, call by call
-    token = _surroundings.set(_inner(boundary, perform, here, inner))
-    try:
-        yield
-    finally:
-        _surroundings.reset(token)
+    return _surroundings.set(_inner(boundary, perform, here, inner))
 
 
 def _inner(boundary: Boundary, perform: Perform, here: Surroundings | None, inner: bool) -> Surroundings:
@@ -488,9 +483,12 @@ def call(request: Call, perform: Callable[[], T]) -> T:
         if turn.error is not None:
             raise turn.error
         return cast("T", turn.value)
+    token = _begin(boundary, turn, request.kind)
     try:
-        with _performing(boundary, turn, request.kind):
+        try:
             value = turn.instead() if turn.instead else perform()
+        finally:
+            _surroundings.reset(token)
     except BaseException as error:
         boundary.failed(turn, error)
         raise
@@ -507,11 +505,14 @@ async def acall(request: Call, perform: Callable[[], Awaitable[T]]) -> T:
         if turn.error is not None:
             raise turn.error
         return cast("T", turn.value)
+    token = _begin(boundary, turn, request.kind)
     try:
-        with _performing(boundary, turn, request.kind):
+        try:
             value = turn.instead() if turn.instead else await perform()
             if inspect.isawaitable(value):
                 value = await value
+        finally:
+            _surroundings.reset(token)
     except BaseException as error:
         boundary.failed(turn, error)
         raise

@@ -91,8 +91,10 @@ class SqliteWriter:
             if durability != "grouped":
                 self.flush()
             return
-        prepared = body_rows.prepare(bodies, self._linked)
-        size = sum(len(body.data) for body in prepared)
+        prepared = body_rows.prepare(bodies, self._linked) if bodies else []
+        size = 0
+        for body in prepared:
+            size += len(body.data)
         with self._lock:
             if self._closed:
                 raise StoreError(f"run {self.run_id} was given up by this writer", reason="closed")

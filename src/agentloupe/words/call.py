@@ -6,7 +6,7 @@ who answers (the world, the tape, the cassette) is decided by the boundary.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, KeysView, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Never, get_args
 
@@ -47,6 +47,9 @@ EFFECTS: tuple[Effect, ...] = get_args(Effect)
 SOURCES: tuple[Source, ...] = get_args(Source)
 
 
+_NO_KEYS: KeysView[str] = dict[str, Never]().keys()
+
+
 class Nothing(Mapping[str, Never]):
     """An empty mapping that cannot be changed; hashable, since dataclasses take no other kind of default."""
 
@@ -60,6 +63,10 @@ class Nothing(Mapping[str, Never]):
 
     def __len__(self) -> int:
         return 0
+
+    def keys(self) -> KeysView[str]:
+        """None. In place of the inherited view, since `{**nothing}` asks for it at every call."""
+        return _NO_KEYS
 
     def __hash__(self) -> int:
         return 0

@@ -8,21 +8,35 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from math import isfinite
+from typing import Any, TypeVar, cast
 
 from agentloupe.ports.codecs import exceptions, http, objects, scalars
 from agentloupe.ports.codecs.exceptions import error_line
 from agentloupe.ports.codecs.reading import decode_for_reading
 from agentloupe.ports.codecs.tags import TAGS
-from agentloupe.ports.codecs.walk import DEPTH, Decoder, Encoder, Inner, Lost, Value, add_exact, add_reader, only
+from agentloupe.ports.codecs.walk import (
+    DEPTH,
+    LEAVES,
+    Decoder,
+    Encoder,
+    Inner,
+    Lost,
+    Value,
+    add_exact,
+    add_reader,
+    only,
+)
 from agentloupe.words.canonical import Json
 from agentloupe.words.errors import NotRebuildable
+from agentloupe.words.quick import quick
 
 __all__ = ["DEPTH", "TAGS", "Encoded", "Lost", "decode", "decode_for_reading", "encode", "error_line", "register"]
 
 T = TypeVar("T")
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Encoded:
     """A value as JSON.
@@ -38,6 +52,9 @@ class Encoded:
 
 def encode(value: object) -> Encoded:
     """A value as JSON. Never raises: parts that cannot be recorded become `{"$unrecordable": ...}` and are listed."""
+    kind = type(value)
+    if kind in LEAVES or (kind is float and isfinite(cast("float", value))):
+        return Encoded(cast("Json", value), ())
     walk = Encoder()
     wire = walk.value(value)
     return Encoded(wire, tuple(walk.lost))

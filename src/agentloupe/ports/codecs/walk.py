@@ -12,7 +12,7 @@ from agentloupe.ports.codecs.tags import tag_of
 from agentloupe.words.canonical import Json
 from agentloupe.words.errors import LoupeError, NotRebuildable
 
-__all__ = ["DEPTH", "Codec", "Decoder", "Encoder", "Inner", "Lost", "Path", "Value", "add_codec", "add_exact"]
+__all__ = ["DEPTH", "LEAVES", "Codec", "Decoder", "Encoder", "Inner", "Lost", "Path", "Value", "add_codec", "add_exact"]
 
 DEPTH = 200
 """Levels of a value that are recorded; what lies deeper is unrecordable (objects earlier, when the stack ends first)."""
@@ -24,7 +24,7 @@ Value = Callable[[Json], object]
 """Decodes a part."""
 
 _TYPES = 2000
-_LEAVES = frozenset({str, int, bool, type(None)})
+LEAVES = frozenset({str, int, bool, type(None)})
 
 
 class Lost(NamedTuple):
@@ -128,7 +128,7 @@ class Encoder:
     def value(self, value: object, path: Path = None, depth: int = 0) -> Json:
         """A value as JSON."""
         kind = type(value)
-        if kind in _LEAVES:
+        if kind in LEAVES:
             return cast("Json", value)
         if kind is float:
             return self._float(cast("float", value))
@@ -168,7 +168,7 @@ class Encoder:
             if type(key) is not str:
                 return self._pairs(value, path, depth)
             kind = type(item)
-            made[key] = cast("Json", item) if kind in _LEAVES else self.value(item, (path, key), depth)
+            made[key] = cast("Json", item) if kind in LEAVES else self.value(item, (path, key), depth)
         if len(made) == 1 and tag_of(made) is not None:
             return {"$dict": [[key, item] for key, item in made.items()]}
         return made
@@ -184,7 +184,7 @@ class Encoder:
         made: list[Json] = []
         for i, item in enumerate(value):
             kind = type(item)
-            made.append(cast("Json", item) if kind in _LEAVES else self.value(item, (path, i), depth))
+            made.append(cast("Json", item) if kind in LEAVES else self.value(item, (path, i), depth))
         return made
 
     def _other(self, value: object, path: Path, depth: int) -> Json:
@@ -204,7 +204,7 @@ def _flat(value: dict[object, object]) -> dict[str, Json] | None:
     """A copy of a dict that holds nothing but text, numbers, booleans and nothing; `None` for any other."""
     made: dict[str, Json] = {}
     for key, item in value.items():
-        if type(key) is not str or type(item) not in _LEAVES:
+        if type(key) is not str or type(item) not in LEAVES:
             return None
         made[key] = cast("Json", item)
     return None if len(made) == 1 and tag_of(made) is not None else made
@@ -231,12 +231,12 @@ class Decoder:
         if type(wire) is dict:
             tag = tag_of(wire) if len(wire) == 1 else None
             if tag == "$tuple" and type(inside := wire[tag]) is list:
-                return tuple([v if type(v) in _LEAVES else self.value(v) for v in inside])
+                return tuple([v if type(v) in LEAVES else self.value(v) for v in inside])
             if tag is not None:
                 return self._tagged(tag, wire[tag])
-            return {k: v if type(v) in _LEAVES else self.value(v) for k, v in wire.items()}
+            return {k: v if type(v) in LEAVES else self.value(v) for k, v in wire.items()}
         if type(wire) is list:
-            return [v if type(v) in _LEAVES else self.value(v) for v in wire]
+            return [v if type(v) in LEAVES else self.value(v) for v in wire]
         return wire
 
     def _tagged(self, tag: str, inside: Json) -> object:
