@@ -63,6 +63,12 @@ def test_a_request_goes_out_exactly_as_given(server: Server) -> None:
     assert sent.headers["x-team"] == "blue"
 
 
+def test_what_a_recording_says_of_the_url_goes_into_the_url(server: Server) -> None:
+    Endpoint(server.url, KEY).send({"model": "m", "extra_query": {"api-version": "2026-02-01", "n": ["a b", "c"]}})
+    assert json.loads(server.seen[0].body) == {"model": "m"}
+    assert server.seen[0].query == "api-version=2026-02-01&n=a+b&n=c"
+
+
 def test_an_answer_comes_back_whole_with_its_facts(server: Server) -> None:
     answer = Endpoint(server.url + "/").send({"model": "m", "messages": []})
     assert answer.response == ANSWER

@@ -23,7 +23,7 @@ from agentloupe.providers import openai_calls
 from agentloupe.providers.loopback import HttpReply, HttpRequest, json_reply, serve
 from agentloupe.providers.openai import wrap
 from agentloupe.words.call import Call
-from agentloupe.words.canonical import Json
+from agentloupe.words.canonical import Json, key_of
 from agentloupe.words.errors import ReplayRefused, UsageError
 from tests.answers import ANSWER, same
 
@@ -253,7 +253,7 @@ REQUESTS: list[dict[str, Any]] = [
     {"messages": tuple(MESSAGES), "logit_bias": {"50256": -100}, "temperature": 1e-7},
     {"logit_bias": {50256: -100}, "metadata": {"big": 2**80}},
     {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "object"}}}},
-    {"extra_headers": {"X-Team": "secret"}, "extra_query": {"v": "1"}, "timeout": 5.0, "stream": False},
+    {"extra_headers": {"X-Team": "secret"}, "timeout": 5.0, "stream": False},
 ]
 
 
@@ -273,11 +273,23 @@ def test_an_answer_goes_back_as_the_sdk_sends_it(model: Model) -> None:
     assert sent["messages"][2]["reasoning_content"] == "the user wants …"
 
 
-def test_what_is_not_part_of_the_body_is_named_only(model: Model) -> None:
-    kept, _ = _asked(model, extra_headers={"X-Team": "blue"}, extra_query={"v": "1"})
+def test_of_headers_the_names_are_kept_only(model: Model) -> None:
+    kept, _ = _asked(model, extra_headers={"X-Team": "blue"})
     assert kept.call.attrs["extra_headers"] == ["X-Team"]
-    assert kept.call.attrs["extra_query"] == ["v"]
     assert "blue" not in repr((kept.call.attrs, kept.call.input, kept.facts))
+
+
+@pytest.mark.parametrize("way", ["create", "parse"])
+def test_what_goes_into_the_url_is_a_part_of_what_is_asked(model: Model, way: str) -> None:
+    ask = getattr(wrap(model.client()).chat.completions, way)
+    _, kept = recorded(lambda: ask(model="m", messages=MESSAGES, extra_query={"api-version": "1"}))
+    _, other = recorded(lambda: ask(model="m", messages=MESSAGES, extra_query={"api-version": "2"}))
+    call, changed = kept[0].call, other[0].call
+    assert call.input == {**model.bodies()[0], "extra_query": {"api-version": "1"}}
+    assert key_of("llm", "", call.input) != key_of("llm", "", changed.input)
+    assert "extra_query" not in model.bodies()[0]
+    assert "sent" not in kept[0].facts
+    assert model.seen[0].query == "api-version=1"
 
 
 def test_a_body_that_is_changed_on_its_way_is_kept_as_sent(model: Model) -> None:
@@ -538,7 +550,8 @@ def test_a_fork_sends_an_edited_request_through_the_same_client(model: Model, wa
         def decide(self, call: Call) -> Perform:
             turn = super().decide(call)
             asked: Any = call.input
-            edited = {**asked, "model": "other", "min_p": 0.5}
+            assert asked["extra_query"] == {"v": "1"}
+            edited = {**asked, "model": "other", "min_p": 0.5, "extra_query": {"v": "2"}}
             del edited["temperature"]
             resend = call.resend
             assert resend is not None
@@ -551,6 +564,7 @@ def test_a_fork_sends_an_edited_request_through_the_same_client(model: Model, wa
         "temperature": 0.3,
         "extra_body": {"q": 1},
         "extra_headers": {"X-A": "b"},
+        "extra_query": {"v": "1"},
     }
     ask = later(model, way=way) if asynchronous else getattr(wrap(model.client()).chat.completions, way)
     keeping = Editing()
@@ -561,5 +575,6 @@ def test_a_fork_sends_an_edited_request_through_the_same_client(model: Model, wa
     sent.pop("stream", None)
     assert sent == {"model": "other", "messages": MESSAGES, "min_p": 0.5, "q": 1}
     assert model.seen[0].headers["x-a"] == "b"
+    assert model.seen[0].query == "v=2"
     assert keeping.calls[0].output == ANSWER
     assert "sent" not in keeping.calls[0].facts

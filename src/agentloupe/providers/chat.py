@@ -12,8 +12,10 @@ from typing import cast
 from agentloupe.words.call import Attrs
 from agentloupe.words.canonical import Json
 
-__all__ = ["endpoint_of", "host_of", "provider_of", "request_facts", "response_facts", "step_name"]
+__all__ = ["QUERY", "endpoint_of", "host_of", "provider_of", "request_facts", "response_facts", "step_name"]
 
+QUERY = "extra_query"
+"""Member of a stored request that was no part of the body: what the caller put into the URL (an API version ...)."""
 _OWN_TOOLS = frozenset({"function", "custom"})
 
 

@@ -14,6 +14,7 @@ import json
 import socket
 import ssl
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -23,7 +24,7 @@ from urllib.parse import urlsplit
 
 from agentloupe.ports.ambient import monotonic_ms, now
 from agentloupe.ports.protocols import Answer
-from agentloupe.providers.chat import host_of, provider_of, response_facts
+from agentloupe.providers.chat import QUERY, host_of, provider_of, response_facts
 from agentloupe.words.call import Attrs
 from agentloupe.words.canonical import Json, dumps
 from agentloupe.words.errors import ConfigError, ModelRefused, ModelUnreachable, ProviderError
@@ -77,7 +78,7 @@ class Endpoint:
         return response_facts(response)
 
     def send(self, request: Mapping[str, Json]) -> Answer:
-        """Sends one request body, once.
+        """Sends one request body, once; its member `extra_query`, as recordings hold it, goes into the URL.
 
         Raises:
             ModelUnreachable: nobody answers there, or the connection broke.
@@ -85,7 +86,9 @@ class Endpoint:
             ProviderError: the answer is no JSON object, or too large.
         """
         began = monotonic_ms()
-        status, headers, body = self._exchange(dumps(dict(request)))
+        asked = dict(request)
+        query = asked.pop(QUERY, None)
+        status, headers, body = self._exchange(dumps(asked), query if isinstance(query, dict) else {})
         tries: list[Json] = [{"status": status, "started_ms": 0.0, "ms": round(monotonic_ms() - began, 3)}]
         if status >= 400:
             raise _refused(status, headers, self._without_key(body))
@@ -96,7 +99,7 @@ class Endpoint:
             facts["request_id"] = request_id
         return Answer(response=response, facts=facts)
 
-    def _exchange(self, body: bytes) -> tuple[int, Mapping[str, str], bytes]:
+    def _exchange(self, body: bytes, query: Mapping[str, Json]) -> tuple[int, Mapping[str, str], bytes]:
         """(status, headers with names in lower case, body)."""
         head = {
             "content-type": "application/json",
@@ -105,7 +108,10 @@ class Endpoint:
             **({"authorization": f"Bearer {self.api_key}"} if self.api_key else {}),
             **{name.lower(): value for name, value in self.headers.items()},
         }
-        asked = urllib.request.Request(f"{self.base_url.rstrip('/')}/chat/completions", body, head, method="POST")  # noqa: S310  # http or https, see __post_init__
+        url = f"{self.base_url.rstrip('/')}/chat/completions"
+        if query:
+            url = f"{url}?{urllib.parse.urlencode(query, doseq=True)}"
+        asked = urllib.request.Request(url, body, head, method="POST")  # noqa: S310  # http or https, see __post_init__
         try:
             with self._open(asked) as reply:
                 return _read_reply(reply)

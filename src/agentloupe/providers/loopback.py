@@ -54,12 +54,13 @@ class RequestError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """One request: header names in lower case, the path without its query."""
+    """One request: header names in lower case, the path without its query, the query as it came."""
 
     method: str
     path: str
     headers: Mapping[str, str]
     body: bytes
+    query: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +191,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self, body: bytes) -> None:
         headers = {name.lower(): value for name, value in self.headers.items()}
-        request = HttpRequest(self.command, self.path.partition("?")[0], headers, body)
+        path, _, query = self.path.partition("?")
+        request = HttpRequest(self.command, path, headers, body, query)
         try:
             reply = self._loopback.app(request)
         except RequestError as error:

@@ -32,6 +32,7 @@ __all__ = [
 
 _log = logging.getLogger("agentloupe")
 _PATH = "/chat/completions"
+QUERY = chat.QUERY
 _RAW = "x-stainless-raw-response"  # how the SDK's own `with_raw_response` tells its methods what is wanted
 
 
@@ -116,6 +117,7 @@ class ChatCall:
         send: sends it through the SDK as the caller asked.
         send_other: sends another body in its place, with the same options.
         facts: further facts for headers.
+        query: what goes into the URL beside the body (`extra_query`): a part of what is asked, stored with it.
         parser: what the SDK makes of the answer afterwards (structured outputs); pure, so it runs in a replay too.
     """
 
@@ -124,8 +126,9 @@ class ChatCall:
         client: Any,
         body: Body,
         send: Callable[[], Any],
-        send_other: Callable[[dict[str, Json]], Any],
+        send_other: Callable[[dict[str, Json], Json], Any],
         facts: Attrs,
+        query: Mapping[str, Any] | None = None,
         parser: Callable[[Any], Any] | None = None,
     ) -> None:
         self._client = client
@@ -137,7 +140,7 @@ class ChatCall:
         self.call = Call(
             kind="llm",
             name=chat.step_name(body.value),
-            input=body.value,
+            input={**body.value, QUERY: openai_body.json_copy(query).value} if query else body.value,
             attrs={**chat.request_facts(body.value), "provider": chat.provider_of(client.base_url), **facts},
             encode=self._encode,
             decode=self._decode,
@@ -164,16 +167,17 @@ class ChatCall:
         return with_request_id(self._parser(answer), {"request_id": getattr(answer, "_request_id", None)})
 
     def _resend(self, body: Json) -> Any:
-        edited = cast("dict[str, Json]", body)
+        edited = dict(cast("dict[str, Json]", body))
+        query = edited.pop(QUERY, None)
         wanted = openai_body.json_copy(edited)
         if "Async" in type(self._client).__name__:
-            return self._aresend(edited, wanted)
+            return self._aresend(edited, query, wanted)
         with self._watch(wanted):
-            return self._send_other(edited)
+            return self._send_other(edited, query)
 
-    async def _aresend(self, edited: dict[str, Json], wanted: Body) -> Any:
+    async def _aresend(self, edited: dict[str, Json], query: Json, wanted: Body) -> Any:
         with self._watch(wanted):
-            return await self._send_other(edited)
+            return await self._send_other(edited, query)
 
     @contextmanager
     def _watch(self, body: Body) -> Generator[None]:
@@ -204,18 +208,20 @@ def from_arguments(client: Any, create: Any, completions: Any, arguments: Mappin
         arguments = openai_body.settled(arguments)
         body = openai_body.body_of(arguments, order)
 
-    def send_other(edited: dict[str, Json]) -> Any:
-        options = {name: arguments[name] for name in openai_body.OPTIONS - {"extra_body"} if name in arguments}
+    def send_other(edited: dict[str, Json], query: Json) -> Any:
+        kept = openai_body.OPTIONS - {"extra_body", QUERY}
+        options = {name: arguments[name] for name in kept if name in arguments}
         known = frozenset(order) or frozenset({"messages", "model"})
         rest = {name: value for name, value in edited.items() if name not in known}
         named = {name: value for name, value in edited.items() if name in known}
-        return create(completions, **named, **options, extra_body=rest or None)
+        return create(completions, **named, **options, extra_query=query, extra_body=rest or None)
 
     facts: dict[str, Json] = {}
-    for option in ("extra_headers", "extra_query"):
-        if isinstance(given := arguments.get(option), Mapping) and given:
-            facts[option] = [str(name) for name in cast("Mapping[object, object]", given)]
-    return ChatCall(client, body, lambda: create(completions, **arguments), send_other, facts)
+    if isinstance(given := arguments.get("extra_headers"), Mapping) and given:
+        facts["extra_headers"] = [str(name) for name in cast("Mapping[object, object]", given)]
+    given = arguments.get(QUERY)
+    query = cast("Mapping[str, Any]", given) if isinstance(given, Mapping) else None
+    return ChatCall(client, body, lambda: create(completions, **arguments), send_other, facts, query)
 
 
 # --- everything that ends in `request` --------------------------------------------------------------------------------
@@ -281,10 +287,11 @@ def from_options(
     nothing = cast("Any", type(options)).model_fields["post_parser"].default
     plain = options.model_copy(update={"post_parser": nothing})
 
-    def send_other(edited: dict[str, Json]) -> Any:
-        return send(cast_to, plain.model_copy(update={"json_data": edited, "extra_json": None}))
+    def send_other(edited: dict[str, Json], query: Json) -> Any:
+        changed = {"json_data": edited, "extra_json": None, "params": query or {}}
+        return send(cast_to, plain.model_copy(update=changed))
 
-    return ChatCall(client, body, lambda: send(cast_to, plain), send_other, {}, parser)
+    return ChatCall(client, body, lambda: send(cast_to, plain), send_other, {}, options.params, parser)
 
 
 def asks_raw(headers: object) -> bool:
