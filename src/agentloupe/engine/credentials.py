@@ -218,32 +218,29 @@ class Look:
     Needles are sought by their rarest character first, and each character and needle once for all shapes.
     """
 
-    __slots__ = ("_as_is", "_folded", "_guarded", "_shapes")
+    __slots__ = ("_tables",)
 
     def __init__(self, shapes: Sequence[Shape]) -> None:
-        self._shapes = tuple(shapes)
-        self._as_is = _by_rarest(self._shapes, fold=False)
-        self._folded = _by_rarest(self._shapes, fold=True)
-        self._guarded = tuple((1 << at, shape.chars) for at, shape in enumerate(self._shapes) if shape.chars)
+        kinds = dict.fromkeys((shape.chars, shape.fold) for shape in shapes)
+        self._tables = tuple((*kind, _by_rarest(shapes, kind)) for kind in kinds)
 
     def at(self, text: str) -> int:
         """The shapes to try, as bits by their place."""
-        found = _found(self._as_is, text) | _found(self._folded, text.lower())
-        if found:
-            for bit, chars in self._guarded:
-                if found & bit and not any(char in text for char in chars):
-                    found &= ~bit
+        found, low = 0, text.lower()
+        for chars, fold, needles in self._tables:
+            if not chars or any(char in text for char in chars):
+                found |= _found(needles, low if fold else text)
         return found
 
 
 _Needles = tuple[tuple[str, tuple[tuple[str, int], ...]], ...]
 
 
-def _by_rarest(shapes: Sequence[Shape], *, fold: bool) -> _Needles:
-    """Needles with the bits of their shapes, by their rarest character; the empty one, which every text holds, by none."""
+def _by_rarest(shapes: Sequence[Shape], kind: tuple[str, bool]) -> _Needles:
+    """Needles of one kind of shapes with their bits, by their rarest character; the empty one, which all texts hold, by none."""
     bits: dict[str, int] = {}
     for at, shape in enumerate(shapes):
-        for needle in shape.needles if shape.fold is fold else ():
+        for needle in shape.needles if (shape.chars, shape.fold) == kind else ():
             bits[needle] = bits.get(needle, 0) | 1 << at
     groups: dict[str, list[tuple[str, int]]] = {}
     for needle, of in bits.items():

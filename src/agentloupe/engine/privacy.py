@@ -57,6 +57,11 @@ class Rules:
         """What a run stores to say which rules held."""
         return digest(self.as_json())
 
+    @cached_property
+    def scrubber(self) -> Scrubber:
+        """These rules at work; equal rules share one, and what it remembers."""
+        return _scrubber(self.digest, _Held(self))
+
 
 NO_RULES = Rules(built_in="")
 
@@ -96,11 +101,11 @@ class Scrubbed:
 
 def scrub(value: Json, rules: Rules) -> Scrubbed:
     """Removes credentials from a JSON value. Never raises, never changes `value`."""
-    if value is None or isinstance(value, bool | int | float):
+    if value is None or isinstance(value, (bool, int, float)):  # a union is made anew at every call
         return Scrubbed(value)
     found = Found()
     try:
-        clean = _scrubber(rules.digest, _Held(rules)).scrub(value, found)
+        clean = rules.scrubber.scrub(value, found)
     except Exception:  # noqa: BLE001  # whatever failed: nothing unchecked may be stored
         return Scrubbed(mark("withheld"), NOTHING, ("$",))
     if clean is value:

@@ -193,9 +193,12 @@ def begun(items: list[Json], known: Iterable[K]) -> Begun[K]:
     except TypeError:
         return Begun(None, None, nulls=True)
     found: K | None = None
+    longest = 0
     for k in known:
-        if k.count > (found.count if found else 0) and text.startswith(k.inside) and text[len(k.inside)] in b",]":
-            found = k
+        if k.count > longest and text.startswith(k.inside) and text[len(k.inside)] in b",]":
+            found, longest = k, k.count
+            if longest == len(items):
+                break  # nothing longer can begin it
     start, nulls = (len(found.inside), found.nulls) if found else (0, False)
     nulls = nulls or text.find(b"null", start) >= 0
     if nulls and tree_types(items, _all_finite) is None:
