@@ -261,6 +261,31 @@ def test_policies(store: MemoryStore, how: str):
     assert [(q.tool, q.arguments, q.because) for q in asked] == ([("double", {"x": 21}, "policy")] if asked else [])
 
 
+@pytest.mark.parametrize("how", ["sandbox", "human", "human on a miss"])
+def test_what_stands_in_for_a_tool_and_calls_that_tool_is_answered_from_the_recording(store: MemoryStore, how: str):
+    run_id = record(store, helper, "q", script=[("double", {"x": 21}), "done"])
+    ran.clear()
+
+    def around(x: Any) -> Any:
+        return double(21) + 1 if x == 22 else double(x)
+
+    rule = ToolRule("sandbox", sandbox=around)
+    client.script = Script(("double", {"x": 22}), ("double", {"x": 23}), "done")
+    if how == "sandbox":
+        wishes: dict[str, Any] = {"tools": {"double": rule}}
+    else:
+        asked = {"tools": {"double": ToolRule("human")}} if how == "human" else {"on_miss": "human"}
+        wishes = {**asked, "ask": lambda question: around(question.arguments["x"])}
+    done = fork(run_id, helper, from_step=3, store=store, **wishes).candidates[0]
+    steps = [step for step in load_steps(store.recording(done.id)) if step.name == "double"]
+    mine = "sandbox" if how == "sandbox" else "human"
+    assert [(step.source, step.output) for step in steps[:2]] == [("cassette", 42), (mine, 43)]
+    assert [step.source for step in steps[2:]] == ["miss", mine]
+    assert "inside of what stands in for a tool" in str(steps[2].error)
+    assert done.status == "ok"
+    assert not ran
+
+
 def test_a_failing_sandbox_is_a_tool_error(store: MemoryStore):
     run_id = record(store, helper, "hi", script=["done"])
     client.script = Script(("double", {"x": 1}), "ok")

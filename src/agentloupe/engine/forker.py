@@ -19,7 +19,7 @@ from agentloupe.engine.cut import Cut, Prefix, copy_prefix
 from agentloupe.engine.edits import Edit, Op, apply_edits, parse_path, value_at
 from agentloupe.engine.loop import Limits, Price, Spend, ToolFailed
 from agentloupe.engine.overrides import NO_OVERRIDES, Form, Overrides, compile_overrides
-from agentloupe.engine.policy import Policy, Question, ToolRule, check_live, find_sandbox
+from agentloupe.engine.policy import CASSETTE, Policy, Question, ToolRule, check_live, find_sandbox
 from agentloupe.engine.privacy import Rules, scrub
 from agentloupe.engine.recorder import Recorder, error_name, status_of
 from agentloupe.engine.replayer import Replayer, Settings
@@ -266,6 +266,7 @@ class Forker:
         served = plan.engine == "own" and plan.cut.step is not None
         self._before = _Before(plan) if served else None
         self._pen: _Pen | None = None
+        self._standing_in: set[str] = set()
         self._lock = threading.RLock()
 
     @property
@@ -420,6 +421,8 @@ class Forker:
 
     def _was_answered(self, token: _Answered, status: OutcomeStatus, value: object) -> None:
         """A sandbox or a person answered."""
+        with self._lock:
+            self._standing_in.discard(token.place.call_id)
         took: dict[str, Json] = {"ms": round(ambient.monotonic_ms() - token.began, 3)}
         if isinstance(value, BaseException):
             took["error_class"] = error_name(value)
@@ -516,7 +519,10 @@ class Forker:
 
     def _by_policy(self, call: Call, where: Place) -> Serve | Perform:
         policy = self.plan.policy
+        inside = self._inside(where)
         rule = policy.rule(call.name)
+        if inside and rule.how in ("sandbox", "human"):
+            rule = CASSETTE  # who stands in for a tool and calls that tool must not be asked for it again
         if call.attrs.get("parse_error"):
             return self._malformed(call, where)
         if rule.how == "live":
@@ -532,7 +538,15 @@ class Forker:
         if rule.how == "human":
             return self._asked(call, where, "policy", None)
         played = self.plan.cassette.take(call.kind, call.name, self._key(call))
-        return self._miss(call, where) if played is None else self._played(call, where, played)
+        return self._miss(call, where, inside) if played is None else self._played(call, where, played)
+
+    def _inside(self, where: Place) -> bool:
+        """Whether a call is made by what stands in for a tool: a sandbox, or the program that asks a person."""
+        return any(where.lane.startswith(f"{call_id}~") for call_id in self._standing_in)
+
+    def _stands_in(self, call: Call, where: Place, source: Source, attrs: Attrs, do: Callable[[], object]) -> Perform:
+        self._standing_in.add(where.call_id)
+        return Perform(_Answered(where, call, source, attrs), instead=do)
 
     def _key(self, call: Call) -> str:
         return key_of(call.kind, call.name, scrub(call.input, self.plan.rules).value)
@@ -585,14 +599,16 @@ class Forker:
             raise
         given = codecs.decode(call.input)
         arguments = cast("dict[str, object]", given) if isinstance(given, dict) else {"arguments": given}
-        return Perform(_Answered(where, call, "sandbox", {}), instead=lambda: function(**arguments))
+        return self._stands_in(call, where, "sandbox", {}, lambda: function(**arguments))
 
-    def _miss(self, call: Call, where: Place) -> Serve | Perform:
+    def _miss(self, call: Call, where: Place, inside: bool) -> Serve | Perform:
         policy = self.plan.policy
         near = self.plan.cassette.nearest(call.kind, call.name, call.input)
-        if policy.on_miss == "human":
+        if policy.on_miss == "human" and not inside:
             return self._asked(call, where, "miss", near)
         text = miss_text(call.name, call.input)
+        if inside:
+            text += "; it was called inside of what stands in for a tool, which is answered from the recording only"
         error = CassetteMiss(text, reason="abort" if policy.on_miss == "abort" else None)
         attrs: dict[str, Json] = {"error_class": error_name(error)}
         if near is not None and near.take.idx is not None:
@@ -610,7 +626,7 @@ class Forker:
         question = Question(
             call.name, shown, "miss" if because == "miss" else "policy", str(near) if near is not None else None
         )
-        return Perform(_Answered(where, call, "human", {"asked_because": because}), instead=lambda: ask(question))
+        return self._stands_in(call, where, "human", {"asked_because": because}, lambda: ask(question))
 
     # --- the end ------------------------------------------------------------------------------------------------------
 
