@@ -258,7 +258,8 @@ def test_a_recorded_script_that_its_model_refuses(tmp_path: Path, failing: Model
 def test_malformed_tool_arguments(db: Path, cli: Command, weather: str, failing: Model) -> None:
     failing.answer = ask(("calculate", '{"expression": "1 +'), ("calculate", "[]"), ("nothing", "{}"))
     done = cli("fork", weather, "--from", "4", "--max-steps", "2", "--json")
-    assert done.code == 0, done.err
+    assert done.code == 3, done.err
+    assert "ended as error: stopped after 2 model calls (max_steps)" in done.err
     run = done.json["runs"][0]
     tools = [s for s in cli.json("show", run["id"])["steps"] if s["kind"] == "tool" and s["idx"] > 4]
     assert len(tools) >= 3

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agentloupe.cli.app import VERBS
-from agentloupe.providers.scripted import ScriptedServer
+from agentloupe.providers.scripted import ScriptedServer, ask, say
 from tests.cli.driving import Command, agentloupe
 from tests.support import ROOT
 
@@ -203,6 +203,23 @@ def test_fork_unchanged(db: Path, cli: Command, weather: str, model: ScriptedSer
     assert made["id"].startswith(f"{weather}-fork-")
     assert (made["forked_from_step"], made["counts"]["miss"], made["label"]) == (4, 1, "hypothetical")
     assert cli("fork", weather, "--from", "4", "--fail-on", "miss").code == 1
+
+
+def test_a_fork_ends_well_when_one_candidate_does(
+    db: Path, cli: Command, weather: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    missing = ask(("get_weather", '{"city": "Nowhere"}'))
+    answers = iter([missing, missing, missing, say("It is warm.")])
+    with ScriptedServer(lambda _: next(answers)) as server:
+        monkeypatch.setenv("LLM_BASE_URL", server.url)
+        aborted = cli("fork", weather, "--from", "4", "--on-miss", "abort")
+        assert aborted.code == 3
+        (line,) = aborted.err.splitlines()
+        assert "was made and ended as error: " in line
+        assert "leaves its parent's road at step 4" in aborted.out
+        assert cli("fork", weather, "--from", "4", "--on-miss", "abort", "--fail-on", "miss").code == 1
+        mixed = cli("fork", weather, "--from", "4", "--on-miss", "abort", "--repeat", "2", "--no-control")
+        assert (mixed.code, mixed.err) == (0, "")
 
 
 def test_fork_as_json_with_controls(db: Path, cli: Command, weather: str, model: ScriptedServer) -> None:

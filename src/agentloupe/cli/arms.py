@@ -6,9 +6,9 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from agentloupe.cli.output import Output, harmless, short
+from agentloupe.cli.output import Output, fail, harmless, short
 from agentloupe.cli.views import cost_text, counts_text, run_json, status_style, tokens_text
-from agentloupe.engine.compare import Comparison, Side, compare_runs
+from agentloupe.engine.compare import Comparison, Row, Side, compare_runs
 from agentloupe.ports.protocols import Store
 from agentloupe.verbs.comparing import side_of
 from agentloupe.verbs.pricing import price_table
@@ -38,6 +38,7 @@ def show_forks(out: Output, store: Store, result: ForkResult, fail_on: str | Non
         parent = run_json(arms[0][1].run)
         notes = list(result.notes)
         out.document({"parent": parent, "controls": listed[:split], "runs": listed[split:], "notes": notes})
+        _say_failed(result, failed)
         return failed
     for note in result.notes:
         out.line(f"note: {note}", style="yellow")
@@ -50,7 +51,16 @@ def show_forks(out: Output, store: Store, result: ForkResult, fail_on: str | Non
         )
     first = result.candidates[0].id
     out.line(f"next: agentloupe compare {result.parent.id} {first}   agentloupe show {first}")
+    _say_failed(result, failed)
     return failed
+
+
+def _say_failed(result: ForkResult, failed: int) -> None:
+    """On standard error: why none of the forks came to a good end. Who got no answer at all is told by the command."""
+    if failed == 3 and not not_even_begun(result):
+        run = result.candidates[0]
+        why = without_class(run.error or "it did not say why")
+        fail(f"{run.id} was made and ended as {run.status}: {why}", code=failed, slug="fork_failed")
 
 
 def say_road(out: Output, who: str, run: Run, road: dict[str, Any] | None) -> None:
@@ -90,19 +100,27 @@ def arms_table(out: Output, arms: Sequence[tuple[str, Side]]) -> None:
 
 
 def road_of(comparison: Comparison) -> dict[str, Any] | None:
-    """The first difference: step numbers of both sides and what differs; `None` where the roads are the same."""
+    """The first difference: step numbers of both sides and what differs; `None` where the roads are the same.
+
+    An agent's own step differs because of what is in it, and stands before that: it is named only when nothing else is.
+    """
     if comparison.first is None:
         return None
-    row = comparison.rows[comparison.first]
+    rest = [row for row in comparison.rows[comparison.first :] if row.status != "same"]
+    row = next((row for row in rest if _is_real(row)), rest[0])
     step = row.left or row.right
     assert step is not None, "a row has at least one side"
     left, right = row.left.idx if row.left else None, row.right.idx if row.right else None
     return {"left": left, "right": right, "what": f"{step.kind} {step.name}: {row.status.replace('_', ' ')}"}
 
 
+def _is_real(row: Row) -> bool:
+    return any(step is not None and step.kind != "agent" for step in (row.left, row.right))
+
+
 def without_class(error: str) -> str:
     """A recorded error as people read it: one of our own without the name of its class."""
-    return re.sub(r"^agentloupe\.errors\.\w+: ", "", error)
+    return re.sub(r"^agentloupe\.(?:words\.)?errors\.\w+: ", "", error)
 
 
 def not_even_begun(result: ForkResult) -> bool:
@@ -114,10 +132,11 @@ def not_even_begun(result: ForkResult) -> bool:
 
 
 def _failed(result: ForkResult, roads: Sequence[dict[str, Any] | None], fail_on: str | None) -> int:
+    """1 where a check that was asked for failed, 3 where no candidate ended well, else 0."""
     if not_even_begun(result):
         return 3
-    if fail_on == "miss":
-        return int(any(run.counts.miss for run in result.candidates))
-    if fail_on == "diff":
-        return int(any(road is not None for road in roads[len(result.controls) :]))
-    return 0
+    missed = fail_on == "miss" and any(run.counts.miss for run in result.candidates)
+    differs = fail_on == "diff" and any(road is not None for road in roads[len(result.controls) :])
+    if missed or differs:
+        return 1
+    return 3 if all(run.status != "ok" for run in result.candidates) else 0
