@@ -20,7 +20,6 @@ from agentloupe.engine.credentials import BUILT_IN, mark
 from agentloupe.engine.scrubber import Found, Scrubber
 from agentloupe.words.canonical import digest
 from agentloupe.words.jsontext import Json
-from agentloupe.words.quick import quick
 
 __all__ = ["NO_RULES", "Rules", "Scrubbed", "rules_from", "scrub", "scrub_text"]
 
@@ -83,7 +82,6 @@ def rules_from(stored: Json) -> Rules:
     )
 
 
-@quick
 @dataclass(frozen=True, slots=True)
 class Scrubbed:
     """A value after secret removal.

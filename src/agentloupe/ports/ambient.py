@@ -22,7 +22,6 @@ from typing import Any, TypeVar, cast
 from agentloupe.ports.protocols import Boundary, Opener, Perform, Serve
 from agentloupe.words.call import Call, Kind
 from agentloupe.words.canonical import Json
-from agentloupe.words.quick import quick
 
 __all__ = [
     "Lane",
@@ -147,7 +146,6 @@ class Lane:
     calls: int = 0
 
 
-@quick
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where a call stands: fixed when the call is made, before anything is awaited."""

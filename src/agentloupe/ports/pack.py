@@ -23,7 +23,6 @@ from typing import Any, Final, NamedTuple, cast
 
 from agentloupe.words.canonical import SHARED_LISTS, Json, digest_bytes, dumps, loads
 from agentloupe.words.jsontext import Known, begun, quoted
-from agentloupe.words.quick import quick
 
 __all__ = ["APART", "MARKS", "Body", "Packed", "Packer", "needs", "unpack"]
 
@@ -44,7 +43,6 @@ _REF = re.compile(rb'\{"\$ref":"([0-9a-f]{64})"\}')
 _LIST = b'{"$list":{'
 
 
-@quick
 @dataclass(frozen=True, slots=True)
 class Body:
     """Bytes to store.
@@ -60,7 +58,6 @@ class Body:
     refs: tuple[str, ...]
 
 
-@quick
 @dataclass(frozen=True, slots=True)
 class Packed:
     """A packed value: the digest of its body, and the bodies that this packer has not given out before."""
@@ -69,7 +66,6 @@ class Packed:
     bodies: list[Body]
 
 
-@quick
 @dataclass(frozen=True, slots=True)
 class _Link:
     """A body in a chain of lists. `take`: it is the first so many items of `base`, then its own; -1: something else."""
@@ -80,7 +76,6 @@ class _Link:
     depth: int
 
 
-@quick
 @dataclass(frozen=True, slots=True)
 class _Whole:
     """A list that is to be packed."""

@@ -14,7 +14,6 @@ from agentloupe.ports.protocols import Durability
 from agentloupe.words.call import NO_ATTRS, Attrs, Call, Outcome
 from agentloupe.words.canonical import Json
 from agentloupe.words.event import Draft
-from agentloupe.words.quick import quick
 
 __all__ = ["Entry", "Scribe", "Started", "entries"]
 
@@ -35,7 +34,6 @@ _CLOSING: Mapping[str, tuple[str, str]] = {
 _NOTHING: Attrs = NO_ATTRS
 
 
-@quick
 @dataclass(frozen=True, slots=True)
 class Entry:
     """Drafts with their bodies, and how durable they must be before the caller goes on."""

@@ -13,7 +13,6 @@ from agentloupe.ports.pack import Body, needs
 from agentloupe.store.database import Connection
 from agentloupe.words.canonical import digest_bytes
 from agentloupe.words.errors import Corrupt
-from agentloupe.words.quick import quick
 
 __all__ = ["ORPHAN", "Prepared", "prepare", "put", "read", "remove_orphans", "remove_run"]
 
@@ -26,7 +25,6 @@ _LARGEST = 1 << 30
 """Bytes that one body may have when it is unpacked."""
 
 
-@quick
 @dataclass(frozen=True, slots=True)
 class Prepared:
     """A body as it will be stored. `data` may be compressed; `size` is the size before."""

@@ -12,13 +12,11 @@ from agentloupe.store.database import Connection
 from agentloupe.store.queries import Facet, FacetKey, facets_of_run, facets_of_steps
 from agentloupe.store.rows import run_bytes, step_bytes
 from agentloupe.store.schema import event_key, keys_of_run
-from agentloupe.words.quick import quick
 from agentloupe.words.run import Run
 
 __all__ = ["Change", "Projection", "RunRow", "remove_facets", "remove_steps", "set_facets", "set_tags"]
 
 
-@quick
 @dataclass(frozen=True, slots=True)
 class RunRow:
     """What an append puts into the run's row; `started_at` only when it is not there yet."""
@@ -29,7 +27,6 @@ class RunRow:
     started_at: str | None
 
 
-@quick
 @dataclass(frozen=True, slots=True)
 class Change:
     """What was written, to be kept once it is committed."""

@@ -7,13 +7,11 @@ from dataclasses import dataclass
 
 from agentloupe.words.errors import Corrupt
 from agentloupe.words.event import Draft, Event, Head, sealed_event
-from agentloupe.words.quick import quick
 from agentloupe.words.seal import check_chain, link_bytes, sealed_form
 
 __all__ = ["Sealed", "seal_drafts", "whole_chain"]
 
 
-@quick
 @dataclass(frozen=True, slots=True)
 class Sealed:
     """Events with their canonical envelopes, and the new end of the chain."""

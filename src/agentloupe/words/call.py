@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Literal, Never, get_args
 
 from agentloupe.words.canonical import Json
-from agentloupe.words.quick import quick
 
 __all__ = [
     "EFFECTS",
@@ -86,7 +85,6 @@ def _no_facts(_: Json) -> Attrs:
     return NO_ATTRS
 
 
-@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
     """One call as the control logic makes it.
@@ -123,7 +121,6 @@ class Call:
     lost: tuple[tuple[str, str], ...] = ()
 
 
-@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """How a call ended.

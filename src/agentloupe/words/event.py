@@ -30,7 +30,7 @@ from typing import Any, Literal, cast, get_args
 from agentloupe.words.call import NO_ATTRS, Attrs, Kind, Nothing, Source
 from agentloupe.words.canonical import Json
 from agentloupe.words.errors import Corrupt, VersionUnknown
-from agentloupe.words.quick import maker, quick
+from agentloupe.words.quick import maker
 
 __all__ = [
     "EVENT_TYPES",
@@ -126,7 +126,6 @@ FINAL_TYPES: frozenset[str] = frozenset(
 _NO_BODIES: Mapping[str, str] = Nothing()
 
 
-@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
     """An event before the store has numbered and sealed it.
@@ -204,7 +203,6 @@ _SHAPES: Mapping[str, type] = {
 _KNOWN: frozenset[str] = frozenset((*_DRAFT_FIELDS, "run_id", "sequence"))
 
 
-@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event(Draft):
     """A sealed event: a draft with its run, its number (1, 2, 3 ...) and its place in the chain."""
@@ -220,7 +218,6 @@ class Event(Draft):
         return KIND_OF_TYPE.get(self.type)
 
 
-@quick
 @dataclass(frozen=True, slots=True)
 class Head:
     """The end of a run's chain: number and hash of its last event (`0` and `GENESIS` before the first)."""

@@ -29,14 +29,12 @@ from agentloupe.ports.codecs.walk import (
 )
 from agentloupe.words.canonical import Json
 from agentloupe.words.errors import NotRebuildable
-from agentloupe.words.quick import quick
 
 __all__ = ["DEPTH", "TAGS", "Encoded", "Lost", "decode", "decode_for_reading", "encode", "error_line", "register"]
 
 T = TypeVar("T")
 
 
-@quick
 @dataclass(frozen=True, slots=True)
 class Encoded:
     """A value as JSON.
