@@ -6,7 +6,6 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal, InvalidOperation
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -188,9 +187,10 @@ def _functions(module: str | None, live: Sequence[str]) -> Mapping[str, Callable
     """The functions of a module that stand for tools: those that are decorated, and plain ones that are named live."""
     if module is None:
         return {}
-    sys.path.insert(0, "")
+    from agentloupe.verbs.importing import imported
+
     try:
-        found = vars(import_module(module))
+        found = vars(imported(module))
     except ImportError as wrong:
         hint = "run the command where the module can be imported"
         raise UsageError(f"--tools-from {module}: {wrong}", hint=hint) from wrong

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import importlib
 import inspect
 import sys
 import threading
@@ -37,6 +36,7 @@ from agentloupe.ports.ambient import caller, catching_strays, opening_with
 from agentloupe.ports.protocols import Opener, Store
 from agentloupe.ports.recording import Recording
 from agentloupe.verbs.api import open_store, resolve
+from agentloupe.verbs.importing import imported
 from agentloupe.verbs.instrument import as_agent
 from agentloupe.verbs.replaysession import ReplayOpener, Strays
 from agentloupe.words.canonical import Json
@@ -315,15 +315,14 @@ def agent_named(name: str) -> Agent:
     """Imports `module:function`; the current folder is looked at too.
 
     Raises:
-        ReplayRefused: there is no such module or function (`no_code`).
+        ReplayRefused: there is no such module or function (`no_code`), or the module does not stay quiet while it is
+            imported (`runs_on_import`).
     """
     module, colon, path = name.partition(":")
     if not colon or not module or not path:
         raise ReplayRefused(f"{name!r} names no code", hint="write module:function", reason="no_code")
-    if "" not in sys.path and str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
     try:
-        found: object = importlib.import_module(module)
+        found: object = imported(module)
         for part in path.split("."):
             found = getattr(found, part)
     except (ImportError, AttributeError) as wrong:

@@ -1,0 +1,64 @@
+"""Imports code that a person named for a replay or a fork, and lets nothing happen meanwhile.
+
+A module runs while it is imported. One that starts its agent there, because the start does not stand under
+`if __name__ == "__main__"`, would otherwise record a run of its own and really run its tools, those that write too.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from types import ModuleType
+
+from agentloupe.engine.replayer import OWN_WORK
+from agentloupe.ports.ambient import caller, catching_strays, opening_with, outside
+from agentloupe.ports.protocols import Opening, Perform, Session
+from agentloupe.words.call import Call
+from agentloupe.words.errors import ReplayRefused
+
+__all__ = ["imported"]
+
+
+def imported(module: str) -> ModuleType:
+    """The module of that name; the current folder is looked at too.
+
+    Raises:
+        ReplayRefused: the module starts an agent, asks a model or calls a tool while it is imported (`runs_on_import`).
+        ImportError: there is no such module, or it cannot be imported.
+    """
+    if "" not in sys.path and str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    if module in sys.modules:  # nothing runs, so nobody else in this process needs to be held up
+        return sys.modules[module]
+    nothing = _NothingHappens(module)
+    with outside(), catching_strays(nothing), opening_with(nothing):
+        return importlib.import_module(module)
+
+
+class _NothingHappens:
+    """Opener and boundary of a module that is being imported: plain reads pass, all else is refused."""
+
+    def __init__(self, module: str) -> None:
+        self._module = module
+
+    def open(self, opening: Opening) -> Session:
+        raise self._refusal(f"starts the agent {opening.agent!r}")
+
+    def decide(self, call: Call) -> Perform:
+        if call.cheap or call.kind in OWN_WORK:
+            return Perform()
+        raise self._refusal(f"makes a call ({call.kind} {call.name})")
+
+    def finished(self, perform: Perform, value: object) -> object:
+        return value
+
+    def failed(self, perform: Perform, error: BaseException) -> None:
+        """Nothing was written down that this would end."""
+
+    def _refusal(self, what: str) -> ReplayRefused:
+        return ReplayRefused(
+            f"the module {self._module} {what} while it is imported ({caller()}); it was not run",
+            hint='put that under if __name__ == "__main__", or name the script in place of the function: -- python FILE',
+            reason="runs_on_import",
+        )
