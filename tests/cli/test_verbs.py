@@ -205,6 +205,18 @@ def test_fork_unchanged(db: Path, cli: Command, weather: str, model: ScriptedSer
     assert cli("fork", weather, "--from", "4", "--fail-on", "miss").code == 1
 
 
+def test_a_miss_shows_the_nearest_recorded_call(
+    db: Path, cli: Command, weather: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = iter([ask(("get_weather", '{"city": "Nowhere"}')), say("I do not know.")])
+    with ScriptedServer(lambda _: next(answers)) as server:
+        monkeypatch.setenv("LLM_BASE_URL", server.url)
+        fork = cli.json("fork", weather, "--from", "4")["runs"][0]["id"]
+    miss = next(s for s in cli.json("show", fork, "--headers")["steps"] if s["source"] == "miss")
+    assert "nearest recorded call: get_weather in step" in cli.ok("show", fork, str(miss["idx"]))
+    assert '-> "Nowhere"' in cli.json("show", fork, str(miss["idx"]))["nearest"]
+
+
 def test_a_fork_ends_well_when_one_candidate_does(
     db: Path, cli: Command, weather: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -364,6 +376,26 @@ def test_delete_asks_first(db: Path, cli: Command, weather: str, monkeypatch: py
     assert cli("verify", weather).code == 0
     assert cli.json("list", "--agent", "weather")[0]["coverage"] == "limited_replay"
     assert cli("replay", weather, "--", "python", ROOT / "examples/weather/agent.py").code == 3
+
+
+def test_prune_counts_no_run_that_is_deleted_already(db: Path, cli: Command, weather: str, support: str) -> None:
+    cli.ok("delete", weather, "--yes")
+    assert "1 run would be deleted" in cli.ok("prune", "--older-than", "0m", "--dry-run")
+
+
+def test_names_are_listed_where_they_say_more_than_the_agent(db: Path, cli: Command, tmp_path: Path) -> None:
+    assert " name " not in cli.ok("list").splitlines()[0]
+    script = tmp_path / "named.py"
+    script.write_text("import agentloupe as loupe\n\n@loupe.agent\ndef bot():\n    return 1\n\nbot()\n")
+    assert agentloupe("run", "--name", "nightly", "--db", db, "--", "python", script).code == 0
+    head, newest, *_ = cli.ok("list").splitlines()
+    assert " name " in head
+    assert "nightly" in newest
+
+
+def test_a_number_that_is_none_is_said_plainly(db: Path, cli: Command) -> None:
+    done = cli("list", "-n", "x")
+    assert (done.code, "Invalid value for '--limit' / '-n': not a number" in done.err) == (64, True)
 
 
 def test_prune(db: Path, cli: Command) -> None:

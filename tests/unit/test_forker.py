@@ -638,8 +638,9 @@ def test_require_faithful(store: MemoryStore):
         fork(run_id, helper, from_step=8, store=store, require_faithful=True, tools={"look": "stub"})
     assert refused.value.reason == "not_faithful"
     client.script = Script(("look", {"k": "Z"}), "x")
-    with pytest.raises(ForkRefused, match="hypothetical from step 9"):
+    with pytest.raises(ForkRefused, match="hypothetical from step 9") as kept:
         fork(run_id, helper, from_step=8, store=store, require_faithful=True)
+    assert "the run is kept: agentloupe show" in str(kept.value)
     client.script = Script("fine")
     assert fork(run_id, helper, from_step=8, store=store, require_faithful=True).candidates[0].label is not None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable
 from functools import wraps
@@ -84,7 +85,7 @@ def _failed(error: BaseException, *, as_json: bool) -> int:
     """Every way to fail, as one line and an exit code."""
     match error:
         case ClickUsage():
-            return fail(error.format_message(), code=64, slug="usage", hint=_usage_hint(error), as_json=as_json)
+            return fail(_usage(error), code=64, slug="usage", hint=_usage_hint(error), as_json=as_json)
         case ClickException():
             return fail(error.format_message(), code=3, slug="error", as_json=as_json)
         case exceptions.Abort() | KeyboardInterrupt():
@@ -160,6 +161,16 @@ def _top(
 def _not_loaded() -> None:
     """Stands in the overview for a verb whose module was not needed."""
     raise AssertionError("a verb runs only after its module is loaded")
+
+
+def _usage(wrong: ClickUsage) -> str:
+    """What is wrong on the command line, without the words of the library that reads numbers."""
+    said = re.sub(
+        r"Input should be a valid (?:integer|number), unable to parse string as an? \w+",
+        "not a number",
+        wrong.format_message(),
+    )
+    return said.replace("Input should be", "should be")
 
 
 def _usage_hint(wrong: ClickUsage) -> str:

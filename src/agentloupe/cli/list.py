@@ -101,8 +101,10 @@ def _table(out: Output, runs: list[Run]) -> None:
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, header_style="bold")
+    named = any(run.name != run.agent for run in runs)
     for title, right in (
         ("run", False),
+        *((("name", False),) if named else ()),
         ("status", False),
         ("started (UTC)", False),
         ("steps", True),
@@ -122,6 +124,7 @@ def _table(out: Output, runs: list[Run]) -> None:
         coverage = "" if run.coverage == "full" else f" ({run.coverage})"
         table.add_row(
             harmless(run.id),
+            *((harmless(run.name if run.name != run.agent else ""),) if named else ()),
             Text(run.status + coverage, style=status_style(run.status)),
             run.started_at[:19].replace("T", " "),
             str(run.step_count),

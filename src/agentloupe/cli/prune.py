@@ -71,6 +71,8 @@ def _before(age: str) -> str:
 
 
 def _ended(run: Run, before: str, status: str | None) -> bool:
+    if run.erased:
+        return False  # it is deleted already
     ended = (run.ended_at is not None and run.ended_at < before) or run.status == "interrupted"
     return ended and (status is None or run.status == status)
 

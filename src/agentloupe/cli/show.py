@@ -61,7 +61,7 @@ def command(
         if step is not None:
             whole = load_step(recording, _step(trace, step))
             response = _response(recording.body(whole.output_digest), whole) if whole.loaded else None
-            _show_step(out, whole, response, tools)
+            _show_step(out, whole, response, tools, _nearest(recording, whole))
             return
         changes = changes_of(recording)
         chosen = trace.steps[first : first + limit] if not as_json else trace.steps[first:]
@@ -229,9 +229,19 @@ def _response(value: Json, step: Step) -> Json:
     return value if step.kind == "llm" and step.error is None else None
 
 
-def _show_step(out: Output, step: Step, response: Json, tools: bool) -> None:
+def _nearest(recording: Recording, step: Step) -> Json:
+    """Of a miss: the recorded call that came closest, with its difference, as it was told when the fork was made."""
+    event = next((e for e in recording.events[step.first_seq - 1 : step.last_seq] if "nearest" in e.bodies), None)
+    try:
+        return recording.body(event.bodies["nearest"]) if event is not None else None
+    except Damaged:
+        return None
+
+
+def _show_step(out: Output, step: Step, response: Json, tools: bool, nearest: Json) -> None:
     if out.as_json:
-        out.document({**step_json(step), **({"response": response} if response is not None else {})})
+        more = {"response": response, "nearest": nearest}
+        out.document({**step_json(step), **{name: value for name, value in more.items() if value is not None}})
         return
     out.line(f"step {step.idx}: {step.kind} {step.name}  {step.status}", style="bold")
     for name, value in _facts(step):
@@ -248,6 +258,8 @@ def _show_step(out: Output, step: Step, response: Json, tools: bool) -> None:
         _block(out, "error", step.error)
     else:
         _block(out, "answer" if step.kind == "llm" else "output", step.output)
+    if nearest is not None:
+        out.line(str(nearest), style="yellow")
 
 
 def _facts(step: Step) -> list[tuple[str, str]]:

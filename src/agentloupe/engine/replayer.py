@@ -480,7 +480,7 @@ class Replayer:
         if later is not None:
             before = sum(1 for c in left if c.n < later.n)
             near.append(
-                (later, f"the same call, but {before} recorded call{'s' if before != 1 else ''} come before it")
+                (later, f"the same call, but {before} recorded call{'s come' if before != 1 else ' comes'} before it")
             )
         near += [(c, "") for c in left if c is not later and c.kind == call.kind and c.name == call.name]
         if not near:

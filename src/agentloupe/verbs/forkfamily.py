@@ -304,7 +304,9 @@ class Family:
         assert run is not None, "the new run was stored"
         if self.wishes.require_faithful and run.label == "hypothetical":
             raise ForkRefused(
-                f"the fork {run.id} is hypothetical from step {run.hypothetical_from} on", reason="not_faithful"
+                f"the fork {run.id} is hypothetical from step {run.hypothetical_from} on",
+                hint=f"the run is kept: agentloupe show {run.id}",
+                reason="not_faithful",
             )
         return run
 

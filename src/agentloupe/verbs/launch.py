@@ -308,7 +308,8 @@ class _RecordLaunch:
             )
         elif not any(session.recorder.model_calls for session in sessions):
             sys.stderr.write(
-                "agentloupe: NO MODEL CALL WAS RECORDED: wrap the script's client with loupe.wrap(client).\n"
+                "agentloupe: NO MODEL CALL WAS RECORDED: the script asked no model, or asked past Loupe: clients of the\n"
+                "            openai package are seen by themselves, what others ask is not recorded.\n"
             )
         for session in sessions:
             row = session.row()
