@@ -21,7 +21,7 @@ TEST ?= tests
 
 help:  ## show this list
 	@echo "Agent Loupe: make TARGET"
-	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do printf '%-12s %s\n' "$$name" "$$text"; done
+	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do printf '%-15s %s\n' "$$name" "$$text"; done
 
 setup: $(READY)  ## make .venv with everything that tests and the demo need
 
@@ -41,9 +41,9 @@ $(READY): $(VENV)/bin/python requirements/dev.txt pyproject.toml
 # The local model is 280 MB: it is fetched only where the demo would use it, and the demo goes on without it.
 demo: $(READY)  ## record, replay, fork and compare a real agent (MODEL=scripted|local|env)
 	@if [[ -z "$(MODEL)" && -z "$${LLM_BASE_URL:-}" ]] && ! grep -qsE '^ *(export +)?LLM_BASE_URL=.' .env; then \
-	    $(MAKE) --no-print-directory $(VENV)/.local-model || echo "demo: the local model could not be installed" >&2; \
+	    $(MAKE) --no-print-directory -s $(VENV)/.local-model || echo "demo: the local model could not be installed" >&2; \
 	fi
-	@if [[ "$(MODEL)" == local ]]; then $(MAKE) --no-print-directory $(VENV)/.local-model; fi
+	@if [[ "$(MODEL)" == local ]]; then $(MAKE) --no-print-directory -s $(VENV)/.local-model; fi
 	@$(BIN)/agentloupe demo $(if $(MODEL),--model $(MODEL)) $(RUN_ARGS)
 
 test: $(READY)  ## run the tests (TEST=path for one of them)
@@ -68,6 +68,7 @@ $(VENV)/openai2/.ready: requirements/sdk-openai2.txt pyproject.toml | $(READY)
 check: $(READY)  ## lint, format, types and the architecture
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
+	@echo "check: types, which takes half a minute or more"
 	@$(BIN)/pyright
 	@$(BIN)/python -m pytest tests/test_architecture.py -q -p no:randomly
 
