@@ -36,7 +36,7 @@ def test_a_fork_of_an_imported_run(empty: Path, cli: Command, model: ScriptedSer
     out = cli.ok("show", made["id"])
     assert "fork of weather-sample from step 3" in out
     assert "[recorded]" in out
-    assert f"1 fork of it: {made['id']}" in cli.ok("show", "weather-sample")
+    assert f"forked 1 time: {made['id']}" in cli.ok("show", "weather-sample")
 
 
 def test_an_interrupted_run(empty: Path, cli: Command) -> None:

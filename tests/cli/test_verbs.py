@@ -424,6 +424,49 @@ def test_run_gives_the_script_s_own_code_and_output(tmp_path: Path) -> None:
 # --- all --------------------------------------------------------------------------------------------------------------
 
 
+SAYS_NOTHING_ITSELF = {"run"}
+"""Its output is the script's."""
+
+
+@pytest.mark.parametrize("verb", sorted(VERBS.keys() - {"demo"} - SAYS_NOTHING_ITSELF))
+def test_every_verb_prints_one_document(
+    verb: str, db: Path, cli: Command, weather: str, model: ScriptedServer, in_checkout: None, tmp_path: Path
+) -> None:
+    file = tmp_path / "run.loupe"
+    assert cli("export", weather, "-o", file).code == 0
+    words: dict[str, tuple[str | Path, ...]] = {
+        "show": (weather,),
+        "replay": (weather, "--code", "examples.weather.agent:assistant"),
+        "fork": (weather, "--from", "4"),
+        "compare": (weather, "last"),
+        "verify": (weather,),
+        "export": (weather, "-o", tmp_path / "again.loupe"),
+        "import": (file,),
+        "delete": (weather, "--yes"),
+        "prune": ("--older-than", "1d", "--yes"),
+    }
+    done = agentloupe(verb, *words.get(verb, ()), "--json", LOUPE_DB=str(db), LLM_BASE_URL=model.url)
+    assert done.code in (0, 1), done.err
+    json.loads(done.out)
+
+
+def test_a_family_is_told_from_both_sides(db: Path, cli: Command, weather: str, model: ScriptedServer) -> None:
+    forks = [cli.json("fork", weather, "--from", "4")["runs"][0]["id"] for _ in range(2)]
+    shown = cli.ok("show", weather)
+    assert "forked 2 times: " in shown
+    assert all(fork in shown for fork in forks)
+    assert cli.json("show", weather)["forks"] == forks[::-1]
+    assert f"fork of {weather} from step 4" in cli.ok("show", forks[0])
+
+
+def test_kept_answers_are_said_of_a_fork_without_code(
+    db: Path, cli: Command, weather: str, model: ScriptedServer
+) -> None:
+    done = cli("fork", weather, "--from", "4", "--system-prompt", "One word.")
+    assert "note: 1 model answer was kept that was made with the old prompt" in done.out
+    assert "old prompt" not in cli("fork", weather, "--from", "1", "--system-prompt", "One word.").out
+
+
 @pytest.mark.parametrize("verb", sorted(VERBS))
 def test_help_has_an_example_and_needs_no_store(verb: str, empty: Path, cli: Command) -> None:
     out = cli.ok(verb, "--help")

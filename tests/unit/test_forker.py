@@ -12,11 +12,13 @@ from typing import Any
 
 import pytest
 
+from agentloupe.engine.loop import from_llm_call
 from agentloupe.engine.overrides import MessageEdit, Overrides
 from agentloupe.engine.policy import Allow, ToolRule
 from agentloupe.engine.project import Projector, load_steps
 from agentloupe.ports import ambient
 from agentloupe.ports.protocols import Store
+from agentloupe.providers.chat import request_facts
 from agentloupe.store.memory import MemoryStore
 from agentloupe.verbs.forking import ForkWishes, fork, prepare_fork
 from agentloupe.verbs.instrument import agent, tool
@@ -593,8 +595,6 @@ def test_a_model_call_inside_a_tool_is_no_place_for_own_code(store: MemoryStore)
 def test_the_generic_loop_goes_on_from_own_code(store: MemoryStore):
     run_id = record(store, helper, "hi")
     model = Script(("refund", {"order": "o1"}), "ok")
-    from agentloupe.engine.loop import from_llm_call
-
     done = fork(run_id, from_step=5, store=store, provider=from_llm_call(model))
     new = done.candidates[0]
     assert shape(store, new.id)[5:] == [
@@ -690,8 +690,6 @@ def test_only_results_of_tools_can_be_changed(store: MemoryStore, idx: int):
 
 def test_the_generic_loop_changes_the_message_that_carries_the_result(store: MemoryStore):
     run_id = record(store, helper, "hi")
-    from agentloupe.engine.loop import from_llm_call
-
     model = Script("x")
     done = fork(run_id, from_step=5, store=store, provider=from_llm_call(model), tool_results={4: {"v": "other"}})
     assert json.loads(model.asked[0]["messages"][-1]["content"]) == {"v": "other"}
@@ -798,8 +796,6 @@ def test_a_run_whose_tools_ran_outside_is_not_run_again(store: MemoryStore):
         fork(run_id, loose, from_step=3, store=store)
     assert refused.value.reason == "control_flow"
     assert "decorate these tools with @tool: outside" in str(refused.value)
-    from agentloupe.engine.loop import from_llm_call
-
     done = fork(run_id, from_step=3, store=store, provider=from_llm_call(Script("generic works")))
     assert done.candidates[0].status == "ok"
     again = from_llm_call(Script(("outside", {}), "the recorded message answers"))
@@ -818,8 +814,6 @@ def test_a_run_whose_tools_ran_outside_is_not_run_again(store: MemoryStore):
 )
 def test_tools_that_run_at_the_provider(store: MemoryStore, tools: list[Any], live: dict[str, str], refused: bool):
     run_loop(Script("x"), model="m", question="q", tool_schemas=tools, store=store, run_id="r")
-    from agentloupe.engine.loop import from_llm_call
-
     model = Script("y")
     if refused:
         with pytest.raises(ForkRefused) as found:
@@ -830,6 +824,40 @@ def test_tools_that_run_at_the_provider(store: MemoryStore, tools: list[Any], li
     assert any(str(tools[0]["type"]) in note for note in done.notes)
 
 
+def test_steps_whose_state_the_provider_holds_are_labelled(store: MemoryStore):
+    assert request_facts({"model": "m", "previous_response_id": "resp_1"})["server_held"] is True
+    assert request_facts({"model": "m", "conversation": "c"})["server_held"] is True
+    assert request_facts({"model": "m", "tools": [{"type": "web_search_preview"}]})["server_held"] is True
+    assert "server_held" not in request_facts({"model": "m", "tools": [{"type": "function", "function": {}}]})
+
+
+@pytest.mark.parametrize("engine", ["own", "generic"])
+def test_an_approval_in_the_parent_is_none_in_the_fork(store: MemoryStore, engine: str):
+    paid = ("refund", {"order": "o1"})
+    run_id = record(store, helper, "q", script=[paid, "done"])
+    (allowed,) = [e for e in store.recording(run_id).events if e.type == "tool.allowed"]
+    assert allowed.attrs["decision"] == "allowed"
+    again = Script(paid, ("refund", {"order": "o2"}), "done")
+    client.script = again
+    if engine == "own":
+        new = fork(run_id, helper, from_step=3, store=store).candidates[0]
+    else:
+        new = fork(run_id, from_step=3, store=store, provider=from_llm_call(again)).candidates[0]
+    mine = [e for e in store.recording(new.id).events if e.name == "refund" and e.copied_hash is None]
+    assert [e.attrs["decision"] for e in mine if e.type == "tool.allowed"] == ["cassette", "miss"]
+    assert {e.type for e in mine} == {"tool.allowed", "tool.finished", "tool.failed"}, "neither an intent nor a start"
+    assert ran == []
+    answered: dict[str, Any] = {
+        "tools": {"refund": "human"},
+        "ask": lambda question: f"approved {question.arguments['order']}",
+    }
+    client.script = Script(("refund", {"order": "o2"}), "done")
+    asked = fork(run_id, helper, from_step=3, store=store, **answered).candidates[0]
+    client.script = Script(("refund", {"order": "o3"}), "done")
+    (other,) = fork(asked.id, helper, from_step=3, store=store).candidates
+    assert (other.counts.human, other.counts.miss) == (0, 1), "what a person said to another call is no answer"
+
+
 def test_a_limit_of_cost(store: MemoryStore):
     run_id = record(store, helper, "hi")
     client.script = Script(*[("look", {"k": "A"})] * 9)
@@ -838,8 +866,6 @@ def test_a_limit_of_cost(store: MemoryStore):
     ).candidates[0]
     assert (store.steps(new.id)[-1].name, len(client.sent)) == ("max_cost", 3)
     run_loop(Script(("look", {"k": "A"}), "x"), OWN, model="m", question="q", store=store, run_id="g")
-    from agentloupe.engine.loop import from_llm_call
-
     model = Script(*[("look", {"k": "A"})] * 9)
     more: dict[str, Any] = {"price": lambda _: Decimal("0.4"), "max_cost": Decimal(1)}
     generic = fork("g", from_step=0, store=store, provider=from_llm_call(model), **more).candidates[0]

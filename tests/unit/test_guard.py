@@ -146,6 +146,10 @@ def get(i: int) -> int:
 def asks() -> list[object]:
     if os.environ.get("WAY") == "waits":
         threading.Event().wait()
+    if os.environ.get("WAY") == "threads":
+        thread = threading.Thread(target=get, args=(2,))
+        thread.start()
+        thread.join()
     if os.environ.get("WAY") == "sleeps":
         time.sleep(1.5)
     if os.environ.get("WAY") == "naps":
@@ -267,6 +271,18 @@ def test_a_child_that_sleeps_or_computes_longer_than_the_patience_is_waited_for(
         timeout=60,
     )
     assert report.verdict == "pass", report.text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("debug", [True, False])
+def test_a_thread_that_is_stopped_as_well_prints_no_traceback(
+    child: Path, debug: bool, capfd: pytest.CaptureFixture[str]
+) -> None:
+    recording = _recorded()
+    way = _environment(child, "threads", **({"LOUPE_DEBUG": "1"} if debug else {}))
+    report = replay_code(recording, "leaky_child:asks", environment=way, timeout=60)  # type: ignore[arg-type]
+    assert report.exit_code == 1
+    assert ("Traceback" in capfd.readouterr().err) is debug
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import datetime as dt
 import logging
+import re
 import threading
 import uuid
 from collections.abc import Iterator
@@ -309,6 +310,16 @@ def test_names_of_agents() -> None:
     assert as_agent(lambda: 1).__loupe_agent__ == "agent"  # type: ignore[attr-defined]
     assert entry_of(helper) == f"{__name__}:helper"
     assert entry_of(lambda: 1) is None
+
+
+@pytest.mark.parametrize(
+    ("agent", "start"), [("weather", "weather"), ("a/b c!", "a-b-c"), ("", "run"), ("x" * 99, "x" * 48)]
+)
+def test_ids_of_runs_are_agent_day_and_six_characters(agent: str, start: str) -> None:
+    made = [ambient.new_run_id(agent) for _ in range(50)]
+    today = ambient.now()[2:10].replace("-", "")
+    assert all(re.fullmatch(rf"{re.escape(start)}-{today}-[0-9a-hjkmnp-tv-z]{{6}}", run_id) for run_id in made), made[0]
+    assert len(set(made)) == 50
 
 
 # --- reads ------------------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ import pytest
 from openai import AsyncOpenAI, OpenAI
 from openai.types.chat import ChatCompletion
 
+import agentloupe as loupe
 from agentloupe.ports import ambient
 from agentloupe.ports.protocols import Perform, Serve
 from agentloupe.providers import openai as wrapping
@@ -257,6 +258,10 @@ REQUESTS: list[dict[str, Any]] = [
 ]
 
 
+def test_both_names_are_one_function() -> None:
+    assert loupe.wrap_openai is loupe.wrap
+
+
 @pytest.mark.parametrize("arguments", REQUESTS, ids=range(len(REQUESTS)))
 def test_the_stored_request_is_the_body_on_the_wire(model: Model, arguments: dict[str, Any]) -> None:
     kept, sent = _asked(model, **arguments)
@@ -333,7 +338,13 @@ def test_what_cannot_be_sent_is_named_and_fails_as_it_does_without(model: Model)
 def test_facts_of_a_call(model: Model) -> None:
     kept, _ = _asked(model, seed=3, tools=[{"type": "function", "function": {"name": "f"}}, {"type": "web"}])
     assert (kept.call.kind, kept.call.name) == ("llm", "chat m")
-    assert kept.call.attrs == {"model": "m", "seed": 3, "hosted": ["web"], "provider": "127.0.0.1"}
+    assert kept.call.attrs == {
+        "model": "m",
+        "seed": 3,
+        "hosted": ["web"],
+        "server_held": True,
+        "provider": "127.0.0.1",
+    }
     assert kept.facts["model"] == "small-chat-1-2026-02-01"
     assert kept.facts["finish_reason"] == "tool_calls"
     assert kept.facts["usage"] == ANSWER["usage"]
@@ -551,7 +562,7 @@ def test_a_fork_sends_an_edited_request_through_the_same_client(model: Model, wa
             turn = super().decide(call)
             asked: Any = call.input
             assert asked["extra_query"] == {"v": "1"}
-            edited = {**asked, "model": "other", "min_p": 0.5, "extra_query": {"v": "2"}}
+            edited: dict[str, Any] = {**asked, "model": "other", "min_p": 0.5, "extra_query": {"v": "2"}}
             del edited["temperature"]
             resend = call.resend
             assert resend is not None

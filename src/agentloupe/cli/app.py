@@ -54,6 +54,8 @@ def run(argv: list[str]) -> int:
     """Runs `argv` and returns the exit code."""
     own = argv[: argv.index("--")] if "--" in argv else argv
     debug, as_json = "--debug" in own, "--json" in own
+    if debug:
+        os.environ["LOUPE_DEBUG"] = "1"
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal without UTF-8 still gets every line

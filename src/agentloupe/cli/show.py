@@ -115,7 +115,7 @@ def _show_run(out: Output, run: Run, forks: Sequence[Run], changes: Sequence[str
         out.line(f"  tags {', '.join(run.tags)}")
     if forks:
         out.line(
-            f"  {number_of(len(forks), 'fork')} of it: {', '.join(fork.id for fork in forks[:5])}{' ...' if len(forks) > 5 else ''}"
+            f"  forked {number_of(len(forks), 'time')}: {', '.join(fork.id for fork in forks[:5])}{' ...' if len(forks) > 5 else ''}"
         )
 
 

@@ -35,7 +35,7 @@ def request_facts(request: Mapping[str, Json]) -> dict[str, Json]:
     hosted = _hosted_tools(request)
     if hosted:
         facts["hosted"] = hosted
-    if request.get("previous_response_id") is not None or request.get("conversation") is not None:
+    if hosted or request.get("previous_response_id") is not None or request.get("conversation") is not None:
         facts["server_held"] = True
     return facts
 

@@ -11,10 +11,30 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
-__all__ = ["PATIENCE", "run_child"]
+__all__ = ["PATIENCE", "quiet_threads", "run_child"]
 
+DEBUG = "LOUPE_DEBUG"
+"""Set by `--debug`, for children."""
 PATIENCE = 5.0
 """Seconds that a child has to end by itself after it was interrupted."""
+
+
+def quiet_threads() -> None:
+    """In a child that replays or forks: a thread that is stopped as well prints no traceback; the verdict says why.
+
+    What a thread raises of its own is printed as ever. With `--debug` everything is.
+    """
+    if os.environ.get(DEBUG):
+        return
+    from agentloupe.words.errors import ForkRefused, LimitReached, ReplayMismatch
+
+    before = threading.excepthook
+
+    def hook(raised: threading.ExceptHookArgs) -> None:
+        if not isinstance(raised.exc_value, ReplayMismatch | ForkRefused | LimitReached):
+            before(raised)
+
+    threading.excepthook = hook
 
 
 def run_child(

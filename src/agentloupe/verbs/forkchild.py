@@ -24,7 +24,7 @@ from agentloupe.engine.policy import Allow, MissPolicy, ToolRule
 from agentloupe.ports import ambient
 from agentloupe.ports.protocols import Opener, Store
 from agentloupe.verbs import launch
-from agentloupe.verbs.children import run_child
+from agentloupe.verbs.children import quiet_threads, run_child
 from agentloupe.verbs.forkfamily import Family, ForkResult, ForkWishes, with_fields
 from agentloupe.verbs.replaying import agent_named
 from agentloupe.words.canonical import Json, dumps
@@ -179,6 +179,7 @@ class _ForkLaunch:
             None,
             wishes,
         )
+        quiet_threads()
         plan = family.plan(wishes.overrides, cast("str | None", spec.get("arm")), str(spec["new_run"]))
         self._forker = Forker(plan)
         self._opener = ForkOpener(self._forker, check_arguments=True)

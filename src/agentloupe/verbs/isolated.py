@@ -25,7 +25,7 @@ from agentloupe.engine.tape import Tape
 from agentloupe.ports.protocols import Opener, Store
 from agentloupe.ports.recording import Recording
 from agentloupe.verbs import launch
-from agentloupe.verbs.children import run_child
+from agentloupe.verbs.children import quiet_threads, run_child
 from agentloupe.verbs.patience import Watch
 from agentloupe.verbs.replaying import (
     ExpectedDifferences,
@@ -232,6 +232,7 @@ class ReplayLaunch:
         self.tape = opened
         self.wishes = replace(self.wishes, stopped=self._stopped, gave_up=self._give_up)
         self.replayer = replayer_for(opened, self.wishes)
+        quiet_threads()
         self.opener: Opener = ReplayOpener(self.replayer)
 
     def shut(self) -> None:
