@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from agentloupe.engine.project import Projector
@@ -431,6 +431,7 @@ json_values = st.recursive(
 
 
 @given(st.dictionaries(st.text(max_size=6), json_values, max_size=5), st.integers(0, 3))
+@example({":\x1f": None}, 0)
 def test_top_keys_are_those_of_the_object(value: dict[str, Any], indent: int) -> None:
     text = json.dumps(value, indent=indent or None, ensure_ascii=indent == 1).encode("utf-8", "surrogatepass")
     escaped = (

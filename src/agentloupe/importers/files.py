@@ -60,7 +60,8 @@ def content_of(path: Path) -> bytes:
     return content
 
 
-_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\]:,]', re.DOTALL)
+_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|[{}\[\]:,]', re.DOTALL)
+"""A string, whole or cut off at the end of the text (what is inside of it is no token), or a sign."""
 
 
 def top_keys(head: bytes) -> tuple[str, frozenset[str]]:
