@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from agentloupe.engine.project import Projector
@@ -397,6 +397,9 @@ any_run = st.lists(st.booleans(), max_size=5).flatmap(
 )
 
 
+@settings(max_examples=50)  # two stores, two files and two imports each
+@example([{"idx": 0, "kind": "agent", "effect": "read", "name": "agent.run"}], {})
+@example([{"idx": 0, "kind": "agent", "more": 1, "error": "Boom: x", "name": "agent.run"}], {})
 @given(
     any_run,
     st.dictionaries(

@@ -154,6 +154,10 @@ def _of_record(record: Json, found: list[_Found], where: str, quarantined: list[
     owner.steps.append(step)
 
 
+_ROOT_FIELDS = frozenset({"run_id", "idx", "parent_idx", "kind", "name", "started_at", "ended_at", "input", "output"})
+"""What the root step of a run can hold; its error is the run's."""
+
+
 # --- records to events ------------------------------------------------------------------------------------------------
 
 
@@ -212,7 +216,10 @@ def _number(idx: Json, otherwise: int) -> int:
 
 
 def _is_root(step: Mapping[str, Json]) -> bool:
-    return step.get("kind") == "agent" and step.get("name") == "agent.run" and step.get("parent_idx") is None
+    """Whether it is the run itself. One that says more than a run can keep stays a step like the others."""
+    if step.get("kind") != "agent" or step.get("name") != "agent.run" or step.get("parent_idx") is not None:
+        return False
+    return not any(value is not None for name, value in step.items() if name not in _ROOT_FIELDS)
 
 
 def _add_steps(steps: list[dict[str, Json]], builder: RunBuilder, first: int) -> None:
