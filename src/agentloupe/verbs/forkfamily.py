@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextvars
 import inspect
-import threading
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import cached_property
@@ -31,7 +28,7 @@ from agentloupe.ports.protocols import Opening, Provider, Store
 from agentloupe.ports.recording import Recording
 from agentloupe.verbs.instrument import as_agent, stated_for
 from agentloupe.verbs.looping import tool_functions
-from agentloupe.verbs.replaying import agent_named, arguments_of, rules_in, way_back
+from agentloupe.verbs.replaying import agent_named, arguments_of, rules_in, to_the_end, way_back
 from agentloupe.words.call import Effect
 from agentloupe.words.canonical import Json, key_of
 from agentloupe.words.errors import Corrupt, ForkRefused, LoupeError, RunNotFound, UsageError
@@ -399,7 +396,7 @@ class Family:
             with ambient.outside(), ambient.opening_with(ForkOpener(forker)), ambient.belonging_to(forker):
                 result = agent(*args, **kwargs)
                 if inspect.isawaitable(result):
-                    _to_the_end(result)
+                    to_the_end(result)
         except KeyboardInterrupt:
             raise
         except BaseException:
@@ -628,30 +625,3 @@ def _default_provider() -> Provider:
             reason="no_model",
         )
     return Endpoint(where.base_url, where.api_key)
-
-
-def _to_the_end(awaitable: Awaitable[object]) -> None:
-    """Runs a coroutine, in a thread of its own where a loop is already running in this one."""
-
-    async def whole() -> object:
-        return await awaitable
-
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        asyncio.run(whole())
-        return
-    outcome: list[BaseException] = []
-    context = contextvars.copy_context()
-
-    def work() -> None:
-        try:
-            context.run(asyncio.run, whole())
-        except BaseException as error:  # noqa: BLE001 - handed on below
-            outcome.append(error)
-
-    thread = threading.Thread(target=work, name="agentloupe-fork")
-    thread.start()
-    thread.join()
-    if outcome:
-        raise outcome[0]

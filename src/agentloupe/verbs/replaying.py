@@ -56,6 +56,7 @@ __all__ = [
     "replayer_for",
     "run_replayed",
     "shut_off",
+    "to_the_end",
     "way_back",
 ]
 
@@ -430,7 +431,7 @@ def _drive(start: Callable[[], object], replayer: Replayer) -> None:
     try:
         result = start()
         if inspect.isawaitable(result):
-            _to_the_end(result)
+            to_the_end(result)
     except ReplayMismatch:
         return
     except KeyboardInterrupt:
@@ -440,8 +441,8 @@ def _drive(start: Callable[[], object], replayer: Replayer) -> None:
         return
 
 
-def _to_the_end(awaitable: Awaitable[object]) -> None:
-    """Runs a coroutine, in a thread of its own where a loop is already running in this one."""
+def to_the_end(awaitable: Awaitable[object]) -> None:
+    """Runs an agent's coroutine, in a thread of its own where a loop is already running in this one."""
 
     async def whole() -> None:
         await awaitable
@@ -460,7 +461,7 @@ def _to_the_end(awaitable: Awaitable[object]) -> None:
         except BaseException as error:  # noqa: BLE001  # handed on below
             outcome.append(error)
 
-    thread = threading.Thread(target=work, name="agentloupe-replay")
+    thread = threading.Thread(target=work, name="agentloupe-agent")
     thread.start()
     thread.join()
     if outcome:
