@@ -52,17 +52,17 @@ test: $(READY)  ## run the tests (TEST=path for one of them)
 test-all: $(READY) $(VENV)/.local-model  ## run the tests, also those with many examples and a real model
 	@HYPOTHESIS_PROFILE=ci $(BIN)/python -m pytest -n $(WORKERS) $(TEST)
 
-# The same tests of the SDK's clients against the major before; its environment is apart, since one holds one SDK.
+# The same tests of model clients against the last majors on httpx; their environment is apart, since one holds one SDK.
 SDK_TESTS := $(wildcard tests/unit/test_openai_*.py tests/unit/test_http_transport.py tests/unit/test_replay_T11.py tests/cases/test_case_04.py)
 
-test-sdk: $(VENV)/openai2/.ready  ## run the tests of model clients with openai 2
-	@$(VENV)/openai2/bin/python -m pytest $(SDK_TESTS)
+test-sdk: $(VENV)/sdk-httpx/.ready  ## run the tests of model clients with openai 2 and anthropic 0
+	@$(VENV)/sdk-httpx/bin/python -m pytest $(SDK_TESTS)
 
-$(VENV)/openai2/.ready: requirements/sdk-openai2.txt pyproject.toml | $(READY)
-	@echo "setup: making $(VENV)/openai2 with openai 2"
-	@$(BIN)/python -m venv $(VENV)/openai2
-	@$(VENV)/openai2/bin/python -m pip --disable-pip-version-check -q -q install --require-hashes -r $<
-	@$(VENV)/openai2/bin/python -m pip --disable-pip-version-check -q -q install --no-deps --no-build-isolation -e .
+$(VENV)/sdk-httpx/.ready: requirements/sdk-httpx.txt pyproject.toml | $(READY)
+	@echo "setup: making $(VENV)/sdk-httpx with openai 2 and anthropic 0"
+	@$(BIN)/python -m venv $(VENV)/sdk-httpx
+	@$(VENV)/sdk-httpx/bin/python -m pip --disable-pip-version-check -q -q install --require-hashes -r $<
+	@$(VENV)/sdk-httpx/bin/python -m pip --disable-pip-version-check -q -q install --no-deps --no-build-isolation -e .
 	@touch $@
 
 check: $(READY)  ## lint, format, types and the architecture
