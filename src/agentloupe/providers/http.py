@@ -10,24 +10,23 @@ call. Streams are passed on and not recorded; a replay refuses them.
 
 from __future__ import annotations
 
-import base64
 import json
-import sys
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any, Self, cast
 
 from agentloupe.ports import ambient
 from agentloupe.providers import chat
+from agentloupe.providers.exchange import facts_of, library_of, rebuilt, stored
 from agentloupe.providers.openai_calls import SENDING
 from agentloupe.providers.tries import Tries
 from agentloupe.words.call import Attrs, Call
 from agentloupe.words.canonical import Json
-from agentloupe.words.errors import ReplayRefused, UsageError
+from agentloupe.words.errors import ReplayRefused
+from agentloupe.words.exchange import body_members
 
 __all__ = ["HttpTransport", "http_transport"]
 
-_OF_THE_WIRE = ("content-encoding", "transfer-encoding")  # they say how bytes travelled, not what they are
 _CHAT_PATHS = ("/chat/completions", "/messages", "/responses", "/completions")
 
 
@@ -84,7 +83,7 @@ class HttpTransport:
         return await ambient.acall(wanted.call, send)
 
     def _default(self, request: Any, kind: str) -> Any:
-        library = _library(request)
+        library = library_of(request)
         if kind not in self._made:
             self._made[kind] = getattr(library, kind)()
         return self._made[kind]
@@ -114,13 +113,6 @@ class HttpTransport:
         await self.aclose()
 
 
-def _library(request: Any) -> Any:
-    name = type(request).__module__.partition(".")[0]
-    if name not in ("httpx", "httpx2"):
-        raise UsageError(f"a request of {type(request).__module__} cannot be sent by this transport")
-    return sys.modules[name]
-
-
 class _Exchange:
     """One request, and the call that it is."""
 
@@ -143,16 +135,16 @@ class _Exchange:
     def _call(self, kind: Any, name: str, attrs: Attrs, body: Json = None) -> Call:
         if body is None:
             query = bytes(self._request.url.query).decode("ascii", "replace")
-            body = {"path": str(self._request.url.path), "query": query, "body": _readable(self._request.content)}
+            body = {"path": str(self._request.url.path), "query": query, "body": body_members(self._request.content)}
         unrecorded = self.why is not None
         return Call(
             kind=kind,
             name=name,
             input=body,
             attrs=attrs,
-            encode=(lambda _: {"not_recorded": self.why}) if unrecorded else _encoded,
+            encode=(lambda _: {"not_recorded": self.why}) if unrecorded else stored,
             decode=self._decoded,
-            facts=_facts,
+            facts=facts_of,
         )
 
     @contextmanager
@@ -173,36 +165,7 @@ class _Exchange:
             raise ReplayRefused(
                 f"{self.call.name}: {self.why}, so there is nothing to answer it with", reason="not_recorded"
             )
-        headers = [(str(n), str(v)) for n, v in cast("list[list[Json]]", answer.get("headers") or [])]
-        kept = [(name, value) for name, value in headers if name.lower() not in _OF_THE_WIRE]
-        library = _library(self._request)
-        extensions = {name: str(answer.get(name) or "").encode("latin-1") for name in ("http_version", "reason_phrase")}
-        response = library.Response(
-            answer["status"], headers=kept, content=_bytes(answer), request=self._request, extensions=extensions
-        )
-        response.headers = library.Headers(headers)  # as they were, also those that were acted upon already
-        return response
-
-
-def _encoded(response: object) -> Json:
-    """Status, headers, and the body as it was read, decoded from its transfer: as `text`, or `base64` where it is none."""
-    answer = cast("Any", response)
-    pairs: list[Json] = [[name.decode("latin-1"), value.decode("latin-1")] for name, value in answer.headers.raw]
-    about: dict[str, Json] = {"status": answer.status_code, "headers": pairs}
-    about["http_version"], about["reason_phrase"] = answer.http_version, answer.reason_phrase
-    return {**about, **_readable(answer.content)}
-
-
-def _readable(content: bytes) -> dict[str, Json]:
-    try:
-        return {"text": content.decode("utf-8")}
-    except UnicodeDecodeError:
-        return {"base64": base64.b64encode(content).decode("ascii")}
-
-
-def _bytes(answer: Mapping[str, Json]) -> bytes:
-    text = answer.get("text")
-    return text.encode("utf-8") if isinstance(text, str) else base64.b64decode(str(answer.get("base64")), validate=True)
+        return rebuilt(answer, self._request)
 
 
 def _json_of(content: bytes) -> Json:
@@ -210,16 +173,3 @@ def _json_of(content: bytes) -> Json:
         return json.loads(content)
     except ValueError:
         return None
-
-
-def _facts(answer: Json) -> Attrs:
-    if not isinstance(answer, dict):
-        return {}
-    text = answer.get("text")
-    facts: dict[str, Json] = {"status_code": answer.get("status")}
-    if isinstance(text, str):
-        facts.update(chat.response_facts(_json_of(text.encode("utf-8"))))
-    for name, value in cast("list[list[Json]]", answer.get("headers") or []):
-        if str(name).lower() in ("x-request-id", "request-id"):
-            facts["request_id"] = value
-    return facts
