@@ -15,6 +15,7 @@ from functools import lru_cache
 __all__ = [
     "BUILT_IN",
     "COOKIES",
+    "FIRST_WORDS",
     "ID_LIKE",
     "UNTOUCHED",
     "Look",
@@ -295,6 +296,10 @@ _TOKEN_NEEDLES = (
 )
 _ROOTS = ("key", "token", "secret", "pass", "pwd", "auth", "cookie", "credential", "bearer", "jwt", "connectionstring")
 """What every name that `field_rule` knows holds one of."""
+FIRST_WORDS = tuple(
+    dict.fromkeys((*(needle.lower() for needle in _TOKEN_NEEDLES), "eyj", "://", "-----begin", *_ROOTS))
+)
+"""Lower-case words of which one stands in, or within a name's length before, whatever a built-in shape finds."""
 _NAME = r"[A-Za-z][\w.\-]{0,63}"
 
 SHAPES: tuple[Shape, ...] = (

@@ -18,10 +18,11 @@ from functools import cached_property, lru_cache
 
 from agentloupe.engine.credentials import BUILT_IN, mark
 from agentloupe.engine.scrubber import Found, Scrubber
+from agentloupe.engine.streamscrubber import StreamScrubber
 from agentloupe.words.canonical import digest
 from agentloupe.words.jsontext import Json
 
-__all__ = ["NO_RULES", "Rules", "Scrubbed", "rules_from", "scrub", "scrub_text"]
+__all__ = ["NO_RULES", "Rules", "Scrubbed", "StreamScrubber", "rules_from", "scrub", "scrub_text"]
 
 NOTHING: tuple[str, ...] = ()
 

@@ -24,7 +24,7 @@ from agentloupe.engine.credentials import (
 )
 from agentloupe.words.jsontext import Json, dumps, loads
 
-__all__ = ["Found", "Scrubber"]
+__all__ = ["Found", "Scrubber", "dumps_like", "is_opaque", "shown"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +83,24 @@ class Scrubber:
         """The value without credentials; the very same when there were none. What was removed is added to `found`."""
         return self._value(value, found, 0)
 
+    def text(self, text: str) -> str:
+        """A text without credentials; nothing is remembered of it, so that it may be a part that will never come again."""
+        if len(text) < _SHORTEST or is_opaque(text):
+            return text
+        new, failed = self._apply(text)
+        if failed is not None:
+            return mark(f"withheld:{failed}")
+        return self._json_text(new, 0) if text[:1] in _JSON_BEGINS else new
+
+    def means_something(self, name: str) -> bool:
+        """Whether what stands under this name is treated by its name, or never looked into."""
+        return (self._names[name] if name in self._names else self._rule_of(name)) is not None
+
+    @property
+    def any_text(self) -> bool:
+        """Whether some shapes may stand anywhere: those of a workspace."""
+        return any(shape.needles == ("",) for shape in self._shapes) or bool(self._broken)
+
     # --- trees --------------------------------------------------------------------------------------------------------
 
     def _value(self, value: Json, found: Found, depth: int) -> Json:
@@ -114,7 +132,7 @@ class Scrubber:
             else:
                 new = self._named(name, rule, item, value, found, depth)
             if new is not item:
-                _complete(found, start, f".{_shown(name)}")
+                _complete(found, start, f".{shown(name)}")
                 changed = changed if changed is not None else dict(value)
                 changed[name] = new
         kept = value if changed is None else changed
@@ -182,7 +200,7 @@ class Scrubber:
             for name, inner in item.items():
                 start = len(found.removed), len(found.withheld)
                 changed[name] = self._all(inner, rule, found)
-                _complete(found, start, f".{_shown(name)}")
+                _complete(found, start, f".{shown(name)}")
             return changed if any(changed[name] is not item[name] for name in item) else item
         if isinstance(item, list):
             made: list[Json] = []
@@ -300,10 +318,10 @@ class Scrubber:
     # --- texts --------------------------------------------------------------------------------------------------------
 
     def _text(self, text: str, found: Found, depth: int) -> str:
-        if len(text) < 6 or (text.startswith("data:") and ";base64," in text[:200]):
+        if len(text) < _SHORTEST or is_opaque(text):
             return text
         new, withheld = self._apply(text)
-        if withheld is None and depth < self.DEPTH and text[:1] in "{[ \n\t\r":
+        if withheld is None and depth < self.DEPTH and text[:1] in _JSON_BEGINS:
             new = self._json_text(new, depth)
         if withheld is not None:
             found.withheld.append("")
@@ -343,8 +361,7 @@ class Scrubber:
         clean = self._value(value, inner, depth + 1)
         if clean is value:
             return text
-        spaced = '": ' in text or '", ' in text
-        return _dumps_like(clean, spaced)
+        return dumps_like(clean, text)
 
     def _remember(self, text: str) -> None:
         if len(text) > 200_000:
@@ -356,6 +373,9 @@ class Scrubber:
 
 
 _NO_TEXT = frozenset({int, float, bool, type(None)})
+_SHORTEST = 6
+"""Characters that a text has at least in which a shape can be found."""
+_JSON_BEGINS = frozenset("{[ \n\t\r")
 _LONG_NAME = 20
 """Characters from which on the name of a member may be a credential itself."""
 _OF_A_REQUEST = 2
@@ -375,7 +395,8 @@ def _plain(name: str) -> str:
     return "".join(words_of(name))
 
 
-def _shown(name: str) -> str:
+def shown(name: str) -> str:
+    """The name of a member in a path; `*` for one that may be a user's text."""
     return name if _NAME_TO_SHOW.fullmatch(name) else "*"
 
 
@@ -403,8 +424,15 @@ def _by_index(paths: list[str]) -> dict[int, tuple[str, ...]]:
     return dirty
 
 
-def _dumps_like(value: Json, spaced: bool) -> str:
+def dumps_like(value: Json, like: str) -> str:
+    """A value as JSON text, spelt as another text is: with spaces or without, in ASCII or not."""
     import json
 
-    separators = None if spaced else (",", ":")
-    return json.dumps(value, ensure_ascii=False, separators=separators)
+    spaced = '": ' in like or '", ' in like
+    ascii_only = "\\u" in like and like.isascii()
+    return json.dumps(value, ensure_ascii=ascii_only, separators=None if spaced else (",", ":"))
+
+
+def is_opaque(text: str) -> bool:
+    """Whether a text holds an image or the like, which is never looked into."""
+    return text.startswith("data:") and ";base64," in text[:200]

@@ -1,0 +1,150 @@
+r"""How a streamed body is framed: the bytes of a stream as records, each with the place of what it says.
+
+    frames = Frames()
+    frames.feed(b'data: {"a": 1}\n')     # []: the event is not over
+    frames.feed(b'\n')                    # [Frame(start=0, end=16, at=6, to=14, text='{"a": 1}')]
+
+Three framings are told apart by the first line: server-sent events, lines of JSON, and none (`plain`). Frames lie side by
+side and hold every byte. Bytes that are no UTF-8 are kept as lone surrogates.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from agentloupe.words.jsontext import loads
+
+__all__ = ["Frame", "Frames", "as_bytes", "as_text"]
+
+_LINE_END = re.compile(rb"\r\n|\n|\r(?!\Z)")  # a \r at the very end may be half of \r\n
+_FIELD = re.compile(rb"(?:data|event|id|retry)\s*:|:")
+_BOM = b"\xef\xbb\xbf"
+
+
+def as_text(content: bytes) -> str:
+    """Bytes as text; what is no UTF-8 as lone surrogates, so that nothing is lost."""
+    return content.decode("utf-8", "surrogateescape")
+
+
+def as_bytes(text: str) -> bytes:
+    """The reverse of `as_text`; surrogates that stand for no byte (from JSON escapes) become `?`."""
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "replace")
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One record of a stream.
+
+    Attributes:
+        start, end: its bytes, counted from the beginning of the stream.
+        at, to: the bytes in it that say something (the data of an event, the line).
+        text: what they say; the data of several lines joined.
+        about: the rest of an event as text (its name, its id, comments).
+    """
+
+    start: int
+    end: int
+    at: int
+    to: int
+    text: str
+    about: str = ""
+
+
+class Frames:
+    """Cuts a stream into frames as it comes. `kind` is known from the first whole line on."""
+
+    def __init__(self) -> None:
+        self.kind: Literal["", "events", "lines", "plain"] = ""
+        self._held = bytearray()
+        self._base = 0  # place of the first held byte in the stream
+        self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
+
+    def feed(self, content: bytes) -> list[Frame]:
+        """The frames that these bytes complete."""
+        self._held += content
+        if not self.kind:
+            self._look()
+        return self._plain() if self.kind == "plain" else self._whole(last=False) if self.kind else []
+
+    def end(self) -> list[Frame]:
+        """The frames that are left."""
+        if not self.kind:
+            self._look(last=True)
+        return self._plain(last=True) if self.kind == "plain" else self._whole(last=True)
+
+    def _look(self, *, last: bool = False) -> None:
+        """Finds out the framing, as soon as there is a line that says something."""
+        head = bytes(self._held).removeprefix(_BOM).lstrip(b"\r\n")
+        end = _LINE_END.search(head)
+        line = head if end is None else head[: end.start()]
+        if _FIELD.match(line):
+            self.kind = "events"
+        elif end is not None and line.lstrip().startswith(b"{"):
+            self.kind = "lines" if _is_json(line) else "plain"
+        elif last or end is not None or (line and line.lstrip()[:1] not in _MAY_BE_FRAMED):
+            self.kind = "plain"
+
+    def _whole(self, *, last: bool) -> list[Frame]:
+        """Events or lines that are complete; at the end also the one that is not."""
+        made: list[Frame] = []
+        start = at = 0
+        lines: list[tuple[int, int]] = []
+        held = bytes(self._held)
+        for match in _LINE_END.finditer(held):
+            line, at = (at, match.start()), match.end()
+            if line[0] != line[1]:
+                lines.append(line)
+            if lines and (line[0] == line[1] or self.kind == "lines"):
+                made.append(self._frame(held, start, at, lines))
+                start, lines = at, []
+        if last and start < len(held):
+            if at < len(held):
+                lines.append((at, len(held)))
+            made.append(self._frame(held, start, len(held), lines))
+            start = len(held)
+        del self._held[:start]
+        self._base += start
+        return made
+
+    def _frame(self, held: bytes, start: int, end: int, lines: list[tuple[int, int]]) -> Frame:
+        base = self._base
+        spans = lines if self.kind == "lines" else [span for line in lines if (span := _data(held, *line))]
+        text = as_text(b"\n".join(held[a:b] for a, b in spans))
+        first, to = (spans[0][0], spans[-1][1]) if spans else (end, end)
+        about = as_text(held[start:first] + held[to:end]) if self.kind == "events" else ""
+        return Frame(base + start, base + end, base + first, base + to, text, about)
+
+    def _plain(self, *, last: bool = False) -> list[Frame]:
+        text = self._decoder.decode(bytes(self._held), last)
+        used = len(as_bytes(text))
+        self._decoder.reset()  # what is half a character stays among the held bytes
+        start, self._base = self._base, self._base + used
+        del self._held[:used]
+        return [Frame(start, self._base, start, self._base, text)] if used else []
+
+
+_MAY_BE_FRAMED = (b"", b"{", b"d", b"e", b"i", b"r", b":")
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        loads(as_text(line))
+    except ValueError:
+        return False
+    return True
+
+
+def _data(held: bytes, start: int, end: int) -> tuple[int, int] | None:
+    """Where the data of a line stands, if it has some."""
+    line = held[start:end]
+    lead = len(_BOM) if line.startswith(_BOM) else 0
+    if line[lead : lead + 5] != b"data:":
+        return None
+    start += lead + 5
+    return (start + 1, end) if held[start : start + 1] == b" " else (start, end)
