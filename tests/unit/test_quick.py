@@ -6,8 +6,8 @@ from dataclasses import FrozenInstanceError, dataclass, fields, replace
 
 import pytest
 
-from agentloupe.words.event import Event
 from agentloupe.words.quick import maker
+from agentloupe.words.step import Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +34,12 @@ def test_an_instance_is_like_one_made_the_long_way() -> None:
         made.a = 3  # type: ignore[misc]
 
 
-def test_an_event_can_be_made_so() -> None:
-    long = Event(type="run.started", event_id="e", recorded_at="t", run_id="r", sequence=1, prev_hash="0", hash="1")
-    names = [field.name for field in fields(Event)]
-    assert maker(Event, names)([getattr(long, name) for name in names]) == long
+def test_a_step_can_be_made_so() -> None:
+    long = Step(
+        run_id="r", idx=0, parent_idx=None, kind="tool", name="t", started_at="s", status="ok", first_seq=1, last_seq=1
+    )
+    names = [field.name for field in fields(Step)]
+    assert maker(Step, names)([getattr(long, name) for name in names]) == long
 
 
 def test_every_field_is_needed_and_no_other() -> None:

@@ -28,10 +28,11 @@ def seal_drafts(run_id: str, head: Head, drafts: Sequence[Draft]) -> Sealed:
     sequence, before = head.sequence, head.hash
     for draft in drafts:
         sequence += 1
-        envelope = sealed_form(draft.envelope(run_id, sequence))
-        sealed = link_bytes(before, envelope)
-        events.append(sealed_event(draft, run_id, sequence, before, sealed))
-        envelopes.append(envelope)
+        envelope = draft.envelope(run_id, sequence)
+        text = sealed_form(envelope)
+        sealed = link_bytes(before, text)
+        events.append(sealed_event(envelope, before, sealed))
+        envelopes.append(text)
         before = sealed
     return Sealed(tuple(events), tuple(envelopes), Head(sequence, before))
 

@@ -21,16 +21,13 @@ Which events a call writes (all share the call's `call_id`):
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
-from itertools import compress, repeat
-from operator import attrgetter, is_not, itemgetter
-from typing import Any, Literal, cast, get_args
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Required, TypedDict, Unpack, get_args
 
 from agentloupe.words.call import NO_ATTRS, Attrs, Kind, Nothing, Source
 from agentloupe.words.canonical import Json
 from agentloupe.words.errors import Corrupt, VersionUnknown
-from agentloupe.words.quick import maker
 
 __all__ = [
     "EVENT_TYPES",
@@ -126,9 +123,49 @@ FINAL_TYPES: frozenset[str] = frozenset(
 _NO_BODIES: Mapping[str, str] = Nothing()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+class Said(TypedDict, total=False):
+    """The fields of a draft, see there; what is `None` or empty counts as left out."""
+
+    type: Required[str]
+    event_id: Required[str]
+    recorded_at: Required[str]
+    schema_version: int
+    call_id: str | None
+    parent_seq: int | None
+    trace_id: str | None
+    span_id: str | None
+    parent_span_id: str | None
+    lane: str | None
+    n: int | None
+    source: Source | None
+    owner_epoch: int
+    copied_hash: str | None
+    name: str | None
+    input_key: str | None
+    input_digest: str | None
+    output_digest: str | None
+    bodies: Mapping[str, str]
+    attrs: Attrs
+    key_version: int | None
+    retention: str | None
+    audit_ref: str | None
+
+
+class SealedSaid(Said, total=False):
+    """The fields of an event."""
+
+    run_id: Required[str]
+    sequence: Required[int]
+    prev_hash: Required[str]
+    hash: Required[str]
+
+
+@dataclass(frozen=True, kw_only=True, init=False, eq=False)
 class Draft:
     """An event before the store has numbered and sealed it.
+
+    What is set, and nothing else, lies in the instance's `__dict__`: it is the envelope, so that sealing and reading make
+    no copies field by field. What is not set has the default below.
 
     Attributes:
         type: one of `EVENT_TYPES`.
@@ -173,17 +210,18 @@ class Draft:
     retention: str | None = None
     audit_ref: str | None = None
 
+    def __init__(self, **said: Unpack[Said]) -> None:
+        _put(self, _set(said))
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and vars(other) == vars(self)
+
+    def __hash__(self) -> int:
+        return hash((self.type, self.event_id))
+
     def envelope(self, run_id: str, sequence: int) -> dict[str, Json]:
         """The fields that are sealed: everything that is set, plus `run_id` and `sequence`."""
-        values = _plain(self)
-        sealed: dict[str, Json] = dict(compress(zip(_PLAIN, values, strict=True), map(is_not, values, repeat(None))))
-        sealed["run_id"] = run_id
-        sealed["sequence"] = sequence
-        if self.attrs:
-            sealed["attrs"] = dict(self.attrs)
-        if self.bodies:
-            sealed["bodies"] = dict(self.bodies)
-        return sealed
+        return {**vars(self), "run_id": run_id, "sequence": sequence}
 
     def digests(self) -> tuple[str, ...]:
         """Digests of all bodies that this event names."""
@@ -191,31 +229,70 @@ class Draft:
         return tuple(digest for digest in named if digest is not None)
 
 
-_MAPPINGS = frozenset({"attrs", "bodies"})
-_DRAFT_FIELDS: tuple[str, ...] = tuple(f.name for f in fields(Draft))
-_PLAIN: tuple[str, ...] = tuple(name for name in _DRAFT_FIELDS if name not in _MAPPINGS)
-_plain = cast("Callable[[Draft], tuple[Json, ...]]", attrgetter(*_PLAIN))
-_SHAPES: Mapping[str, type] = {
-    **dict.fromkeys(("schema_version", "sequence", "parent_seq", "n", "owner_epoch", "key_version"), int),
-    **dict.fromkeys(_MAPPINGS, dict),
-}
-"""Types of the fields in an envelope, where they are not texts."""
-_KNOWN: frozenset[str] = frozenset((*_DRAFT_FIELDS, "run_id", "sequence"))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False, eq=False)
 class Event(Draft):
     """A sealed event: a draft with its run, its number (1, 2, 3 ...) and its place in the chain."""
+
+    __slots__ = ("hash", "prev_hash")
 
     run_id: str
     sequence: int
     prev_hash: str
     hash: str
 
+    def __init__(self, **said: Unpack[SealedSaid]) -> None:
+        put = object.__setattr__
+        fields: dict[str, Any] = dict(said)
+        put(self, "prev_hash", fields.pop("prev_hash"))
+        put(self, "hash", fields.pop("hash"))
+        _put(self, _set(fields))
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            type(other) is Event
+            and other.hash == self.hash
+            and other.prev_hash == self.prev_hash
+            and vars(other) == vars(self)
+        )
+
+    def __hash__(self) -> int:
+        return hash(self.hash)
+
     @property
     def kind(self) -> Kind | None:
         """Kind of the step it belongs to, if any."""
         return KIND_OF_TYPE.get(self.type)
+
+
+_REQUIRED: frozenset[str] = frozenset({"type", "event_id", "recorded_at", "run_id", "sequence"})
+_MAPPINGS = ("attrs", "bodies")
+_KNOWN: frozenset[str] = frozenset({*Said.__annotations__, "run_id", "sequence"})
+_SHAPES: Mapping[str, type] = {
+    **dict.fromkeys(("schema_version", "sequence", "parent_seq", "n", "owner_epoch", "key_version"), int),
+    **dict.fromkeys(_MAPPINGS, dict),
+}
+"""Types of the fields in an envelope, where they are not texts."""
+
+
+def _put(made: Draft, said: Mapping[str, Any]) -> None:
+    object.__setattr__(made, "__dict__", said)
+
+
+def _set(said: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that are set, in a mapping of their own."""
+    fields: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "owner_epoch": 1, **said}
+    if None in fields.values():
+        fields = {name: value for name, value in fields.items() if value is not None}
+    for name in _MAPPINGS:
+        held = fields.get(name)
+        if held is not None and type(held) is not dict:
+            held = fields[name] = dict(held)
+        if not held:
+            fields.pop(name, None)
+    unknown = fields.keys() - _KNOWN
+    if unknown:
+        raise TypeError(f"no fields of an event: {sorted(unknown)}")
+    return fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,26 +332,26 @@ def from_envelope(envelope: Mapping[str, Any], prev_hash: str, hash: str) -> Eve
         raise Corrupt(f"event at {where} has bodies that are no digests")
     if not envelope.keys() >= _REQUIRED:
         raise Corrupt(f"event at {where} lacks {sorted(_REQUIRED - envelope.keys())}")
-    values = {**_DEFAULTS, **envelope}
-    values["prev_hash"] = prev_hash
-    values["hash"] = hash
-    return _make(_event_fields(values))
+    return _made(dict(envelope), prev_hash, hash)
 
 
-_EVENT_FIELDS: tuple[str, ...] = tuple(f.name for f in fields(Event))
-_REQUIRED: frozenset[str] = frozenset({"type", "event_id", "recorded_at", "run_id", "sequence"})
-_DEFAULTS: Mapping[str, Any] = {f.name: f.default for f in fields(Draft) if f.name not in _REQUIRED}
-_event_fields = cast("Callable[[dict[str, Any]], tuple[object, ...]]", itemgetter(*_EVENT_FIELDS))
-_make = maker(Event, _EVENT_FIELDS)
+def sealed_event(envelope: dict[str, Json], prev_hash: str, hash: str) -> Event:
+    """The event of an envelope that was just made (`Draft.envelope`); it belongs to the event from now on."""
+    return _made(envelope, prev_hash, hash)
 
 
-def sealed_event(draft: Draft, run_id: str, sequence: int, prev_hash: str, hash: str) -> Event:
-    """The event that a draft becomes."""
-    return _make_sealed((*_all_of_draft(draft), run_id, sequence, prev_hash, hash))
+def _made(envelope: dict[str, Any], prev_hash: str, hash: str) -> Event:
+    """The slots are set directly: thousands are made a second."""
+    made = _new(Event)
+    _put_dict(made, "__dict__", envelope)
+    _put_prev(made, prev_hash)
+    _put_hash(made, hash)
+    return made
 
 
-_all_of_draft: Callable[[Draft], tuple[Any, ...]] = attrgetter(*_DRAFT_FIELDS)
-_make_sealed = maker(Event, (*_DRAFT_FIELDS, "run_id", "sequence", "prev_hash", "hash"))
+_new, _put_dict = object.__new__, object.__setattr__
+_put_prev = Event.__dict__["prev_hash"].__set__
+_put_hash = Event.__dict__["hash"].__set__
 _SHAPES_KEPT = 1000
 _good_shapes: set[tuple[object, ...]] = set()
 """Names and types of fields that were found to be right; a handful in any run."""
