@@ -14,6 +14,8 @@ from hypothesis.database import DirectoryBasedExampleDatabase
 
 from tests.support import ROOT, case_folder, shared_folder
 
+pytest_plugins = ["pytester"]
+
 # ---------------------------------------------------------------- properties
 
 _examples = DirectoryBasedExampleDatabase(ROOT / ".hypothesis" / "examples")

@@ -29,7 +29,7 @@ LAYER_OF = {
     "engine": "ENGINE",
     **dict.fromkeys(("store", "providers", "importers", "exporters"), "ADAPTERS"),
     **dict.fromkeys(("verbs", "demo"), "VERBS"),
-    **dict.fromkeys(("cli", "__main__"), "DOORS"),
+    **dict.fromkeys(("cli", "__main__", "pytest_plugin"), "DOORS"),
 }
 RANK = {"WORDS": 0, "PORTS": 1, "ENGINE": 2, "ADAPTERS": 2, "VERBS": 3, "DOORS": 4}
 FRONT = "__init__"  # the public names: sees everything below the doors
@@ -50,6 +50,7 @@ WHERE: dict[str, tuple[str, ...]] = {
     "httpx": ("providers/",),
     "httpx2": ("providers/",),
     "genai_prices": ("engine/costs.py",),
+    "pytest": ("pytest_plugin.py",),
     # never: code that comes out of data, and weights that the core does without
     **dict.fromkeys(("pickle", "cPickle", "marshal", "shelve", "dill", "cloudpickle", "yaml", "jsonpickle"), ()),
     **dict.fromkeys(("pydantic", "sqlalchemy", "fastapi", "starlette", "requests", "aiohttp"), ()),
