@@ -29,6 +29,7 @@ class _Full:
 
         self.run_id = writer.run_id
         self.owner = writer.owner
+        self.remind = writer.remind
         self.flush = writer.flush
         self.close = writer.close
 

@@ -123,19 +123,6 @@ def test_another_request_is_another_step(server: Server) -> None:
 
 
 @pytest.mark.usefixtures("workdir")
-def test_a_stream_passes_and_is_refused_in_a_replay(server: Server) -> None:
-    agent = _ask("httpx", False, f"{server.url}/v1/chat/completions", json={**BODY, "stream": True})
-    done = loupe.record(agent)
-    assert bytes.fromhex(done.result[4]) == ANSWER
-    (step,) = _steps(done.run_id)
-    assert step.attrs["not_recorded"] == "streams are not recorded yet"
-    asked = len(server.seen)
-    with pytest.raises(Exception, match="not recorded"):
-        assert replay(done.run_id, agent).passed, "not recorded"
-    assert len(server.seen) == asked
-
-
-@pytest.mark.usefixtures("workdir")
 def test_a_connection_that_fails_fails_again(server: Server) -> None:
     httpx = pytest.importorskip("httpx")
 

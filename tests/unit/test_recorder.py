@@ -95,6 +95,9 @@ class FaultyWriter:
         self.store.turn()
         self.inner.append(drafts, bodies, durability)
 
+    def remind(self, collect: Callable[[], None]) -> None:
+        self.inner.remind(collect)
+
     def flush(self) -> None:
         self.store.turn()
         self.inner.flush()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from agentloupe.ports import ambient
 from agentloupe.ports.protocols import RunWriter
 from agentloupe.ports.scribe import Entry, entries
@@ -57,6 +59,11 @@ class Book:
             return False
         self._held.append(entry)
         return True
+
+    def remind(self, collect: Callable[[], None]) -> None:
+        """Has `collect` called soon; see `ports.RunWriter.remind`."""
+        if not self._closed:
+            self.writer.remind(collect)
 
     def check(self) -> None:
         """Writes what is grouped, to know before the end whether it can be written."""

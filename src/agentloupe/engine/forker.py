@@ -29,6 +29,7 @@ from agentloupe.ports.ambient import HasPlace, Lane, Place
 from agentloupe.ports.pack import Body
 from agentloupe.ports.protocols import Boundary, Opening, Perform, RunWriter, Serve
 from agentloupe.ports.scribe import Entry, Scribe, Started, entries
+from agentloupe.ports.streams import Piece
 from agentloupe.words.call import Attrs, Call, Outcome, OutcomeStatus, Source
 from agentloupe.words.canonical import Json, digest, key_of
 from agentloupe.words.errors import CassetteMiss, ForkRefused, LimitReached, LoupeError, ReplayMismatch
@@ -368,7 +369,7 @@ class Forker:
 
     _opening: Opening = Opening(agent="")
 
-    def opened(self, opening: Opening) -> None:
+    def begins(self, opening: Opening) -> None:
         """The agent starts: what it is called with, and by which name."""
         self._opening = opening
         if self._before is None:
@@ -398,6 +399,14 @@ class Forker:
         else:
             self._serving().finished(perform, value)
         return value
+
+    def opened(self, perform: Perform, head: Json) -> None:
+        """A streamed answer begins to come, after N."""
+        self._writing().opened(perform, head)
+
+    def streamed(self, perform: Perform, piece: Piece) -> None:
+        """A piece of it."""
+        self._writing().streamed(perform, piece)
 
     def failed(self, perform: Perform, error: BaseException) -> None:
         """Takes the exception of what was performed."""
@@ -749,7 +758,7 @@ class ForkOpener:
                 "other_arguments", f"agent {opening.agent!r} is called with other arguments than in the parent"
             )
         self.session = ForkSession(self.forker.plan.run_id, self.forker)
-        self.forker.opened(opening)
+        self.forker.begins(opening)
         return self.session
 
     def _refuse(self, reason: str, message: str) -> NoReturn:

@@ -13,16 +13,19 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import cast
 
 import orjson
 
 from agentloupe.engine.book import Book
 from agentloupe.engine.privacy import Rules, Scrubbed, scrub
+from agentloupe.engine.streaming import Arriving, facts_of_stream, status_of_stream
 from agentloupe.engine.toolwatch import SeenResult, ToolWatch
 from agentloupe.ports import ambient, codecs
 from agentloupe.ports.pack import Packer
 from agentloupe.ports.protocols import Perform, RunWriter
 from agentloupe.ports.scribe import Entry, Scribe, Started, entries
+from agentloupe.ports.streams import Piece, Streamed
 from agentloupe.words.call import Attrs, Call, Kind, Outcome, OutcomeStatus
 from agentloupe.words.canonical import Json, digest, key_of
 from agentloupe.words.errors import EffectRefused, LoupeError, Unrecordable
@@ -87,7 +90,7 @@ def unrecordable_in(value: Json) -> tuple[tuple[str, str], ...]:
 class _Turn(ambient.HasPlace):
     """One call on its way."""
 
-    __slots__ = ("began", "call", "key", "recorded")
+    __slots__ = ("arriving", "began", "call", "key", "recorded")
 
     def __init__(self, place: ambient.Place, call: Call) -> None:
         self.place = place
@@ -95,6 +98,7 @@ class _Turn(ambient.HasPlace):
         self.key = ""
         self.began = 0.0
         self.recorded = False
+        self.arriving: Arriving | None = None
 
 
 @dataclass(slots=True)
@@ -149,6 +153,7 @@ class Recorder:
         self._said: set[str] = set()
         self._over = False
         self._going_on: dict[str, Call] = {}
+        self._streams: dict[str, Perform] = {}
         self._lock = threading.RLock()
 
     @property
@@ -183,6 +188,9 @@ class Recorder:
         turn = perform.token
         if not isinstance(turn, _Turn):
             return value
+        if isinstance(value, Streamed):
+            self._ended(turn, perform, value)
+            return value
         took = ambient.monotonic_ms() - turn.began
         lost: Sequence[tuple[str, str]] = ()
         try:
@@ -213,6 +221,78 @@ class Recorder:
         except Exception as fault:  # noqa: BLE001  # see decide
             self._trouble(fault)
 
+    # --- streams ------------------------------------------------------------------------------------------------------
+
+    def opened(self, perform: Perform, head: Json) -> None:
+        """Stores that the answer begins to come."""
+        turn = perform.token
+        if not isinstance(turn, _Turn) or not turn.recorded or self._over:
+            return
+        try:
+            facts: dict[str, Json] = {"opened_ms": round(ambient.monotonic_ms() - turn.began, 3)}
+            clean = self._scrubbed(head, f"answer of {turn.call.name}")
+            if clean.removed:
+                facts["removed_from_head"] = list[Json](clean.removed)
+            turn.arriving = Arriving(head, lambda pieces: self._scrubbed(pieces, f"stream of {turn.call.name}"))
+            with self._lock:
+                self._streams[turn.place.call_id] = perform
+                entry = self._scribe.stream_opened(turn.call, turn.place, turn.key, clean.value, ambient.now(), facts)
+                self._book.append(entry)
+        except Exception as fault:  # noqa: BLE001  # see decide
+            self._trouble(fault)
+
+    def streamed(self, perform: Perform, piece: Piece) -> None:
+        """Takes a piece; what came is stored every 50 ms, and with the end."""
+        turn = perform.token
+        arriving = turn.arriving if isinstance(turn, _Turn) else None
+        if arriving is None:
+            return
+        with self._lock:
+            if arriving.add(piece):
+                self._book.remind(lambda: self._store_pieces(cast("_Turn", turn)))
+
+    def _store_pieces(self, turn: _Turn) -> None:
+        """Stores the pieces that wait. Never raises."""
+        try:
+            with self._lock:
+                if turn.arriving is not None and turn.place.call_id in self._streams:
+                    self._book.append(self._waiting(turn, turn.arriving))
+        except Exception as fault:  # noqa: BLE001  # see decide
+            self._trouble(fault)
+
+    def _waiting(self, turn: _Turn, arriving: Arriving) -> Entry:
+        pieces = arriving.take()
+        if pieces is None:
+            return Entry()
+        return self._scribe.streamed(turn.call, turn.place, turn.key, pieces, ambient.now())
+
+    def _ended(self, turn: _Turn, perform: Perform, streamed: Streamed) -> None:
+        """Stores the rest of a stream, how it ended, and the whole answer put together from it."""
+        took = ambient.monotonic_ms() - turn.began
+        if turn.arriving is None:
+            return
+        try:
+            output, lost = self._encode(turn.call, streamed)
+            self._lower_for(lost, f"result of {turn.call.name}")
+            facts = {**_facts(turn.call, output), **perform.facts, **facts_of_stream(streamed)}
+            if streamed.error is not None:
+                facts["error_class"] = error_name(streamed.error)
+            if turn.arriving.removed:
+                facts["removed_from_stream"] = list[Json](turn.arriving.removed)
+            self._close(turn, status_of_stream(streamed), output, facts, took)
+        except Exception as fault:  # noqa: BLE001  # see decide
+            self._trouble(fault)
+
+    def _leave_streams(self) -> None:
+        """The run ends: whoever still has a stream open has left it."""
+        for perform in list(self._streams.values()):
+            turn = cast("_Turn", perform.token)
+            if turn.arriving is not None:
+                seen = turn.arriving.seen
+                self._ended(turn, perform, replace(seen, how="left_early"))
+
+    # --- the run, seen from outside -----------------------------------------------------------------------------------
+
     def ran_off(self, what: str, inner: bool) -> None:
         """Something is done in a thread that does not have the run's context: the recording lacks it, and says so.
 
@@ -242,6 +322,7 @@ class Recorder:
         with self._lock:
             if self._over:
                 return
+            self._leave_streams()
             self._over = True
         try:
             clean = self._scrubbed(output, "result")
@@ -373,9 +454,13 @@ class Recorder:
         outcome = Outcome(status=status, output=clean.value, attrs=attrs)
         with self._lock:
             self._going_on.pop(turn.place.call_id, None)
-            if call.kind == "llm" and status == "ok":
+            self._streams.pop(turn.place.call_id, None)
+            if call.kind == "llm" and (status == "ok" or attrs.get("finish_reason")):
                 self._watch.answered(clean.value, call.input)
-            self._book.append(self._scribe.closed(call, turn.place, turn.key, outcome, ambient.now()))
+            closed = self._scribe.closed(call, turn.place, turn.key, outcome, ambient.now())
+            if turn.arriving is not None:
+                closed = entries([self._waiting(turn, turn.arriving), closed])
+            self._book.append(closed)
         self._check_book()
 
     def _clean_output(self, call: Call, output: Json) -> Scrubbed:

@@ -19,6 +19,7 @@ from agentloupe.engine.edits import Edit, Op, Path, apply_edits, parse_path, sam
 from agentloupe.engine.expectations import Expectations, Expected
 from agentloupe.engine.explain import Explainer, digest_of
 from agentloupe.engine.guard import Leak
+from agentloupe.engine.playing import PlayedStreams
 from agentloupe.engine.recorder import status_of
 from agentloupe.engine.report import LEVELS, Divergence, DivergenceKind, Level, ReplayReport, Side, Verdict
 from agentloupe.engine.serving import Bodies, LaneCursor
@@ -26,6 +27,7 @@ from agentloupe.engine.tape import PATCHED, RecordedCall, Tape, outer_of
 from agentloupe.ports import codecs
 from agentloupe.ports.ambient import Caller, HasPlace, Place, caller, place
 from agentloupe.ports.protocols import Perform, Serve
+from agentloupe.ports.streams import Played
 from agentloupe.words.call import Call
 from agentloupe.words.canonical import Json, digest, key_of
 from agentloupe.words.errors import Corrupt, Damaged, EffectRefused, LoupeError, NotRebuildable, ReplayMismatch
@@ -135,6 +137,7 @@ class Replayer:
         self._message: str | None = None
         self._edits: list[tuple[Path, Op, Json]] | None = None
         self._limited: BaseException | None = None
+        self._streams = PlayedStreams(self.bodies.value, self._stream_differs)
 
     # --- the boundary -------------------------------------------------------------------------------------------------
 
@@ -213,6 +216,9 @@ class Replayer:
         """
         with self._lock:
             self._ended = True
+            if self._stop is not None:
+                raise self._stop
+            self._streams.ended()
             if self._stop is not None:
                 raise self._stop
             if self._limited is not None:
@@ -388,6 +394,8 @@ class Replayer:
         if recorded.status == "denied":
             why = recorded.attrs.get("why")
             return Serve(error=EffectRefused(f"{recorded.name} was not allowed: {why}"))
+        if recorded.streamed and call.streamed:
+            return Serve(self._stream(recorded))
         try:
             output = self._output(recorded)
         except Damaged as wrong:
@@ -404,6 +412,21 @@ class Replayer:
         if not isinstance(value, BaseException):
             self._halt_damaged(Corrupt("a failed call whose outcome is no exception", reason="no_exception"), recorded)
         return Serve(error=value)
+
+    def _stream(self, recorded: RecordedCall) -> Played:
+        """The recorded stream, which the program reads by itself."""
+        try:
+            return self._streams.play(recorded)
+        except Damaged as wrong:
+            self._halt_damaged(wrong, recorded)
+
+    def _stream_differs(self, recorded: RecordedCall, kind: DivergenceKind, text: str) -> ReplayMismatch:
+        """The program does not read a stream as recorded."""
+        with self._lock:
+            if self._stop is None:
+                found = replace(self._at(recorded, kind, LoupeError(text)), reason="stream")
+                self._set(found, "damaged" if kind == "truncated" else "diverged")
+            return self._again()
 
     def _output(self, recorded: RecordedCall) -> Json:
         if recorded.status in ("unknown", "open"):

@@ -27,15 +27,18 @@ CallStatus = Literal["ok", "error", "cancelled", "unknown", "denied", "open"]
 PATCHED: Final = "patched "
 """Checks of this name's beginning mark deliberate changes of the code (`reads.patched`): they have no turn."""
 
-_OPENING = frozenset({"model.requested", "tool.allowed", "span.started"})
+_OPENING = frozenset({"model.requested", "tool.allowed", "span.started", "call.opened"})
 _BETWEEN: Mapping[str, frozenset[str]] = {
     "model.opened": frozenset({"model.requested"}),
+    "model.streamed": frozenset({"model.opened", "model.streamed"}),
+    "call.streamed": frozenset({"call.opened", "call.streamed"}),
     "tool.requested": frozenset({"tool.allowed"}),
     "tool.started": frozenset({"tool.allowed", "tool.requested"}),
 }
 _NEEDS_OPENING = frozenset(
     {"model.responded", "model.failed", "tool.finished", "tool.failed", "tool.unknown", "span.finished"}
 )
+_ENDS = _NEEDS_OPENING | {"call.finished", "call.failed"}
 _AFTER_THE_END = frozenset({"run.erased", "tool.confirmed"})
 _INNER = "~"
 
@@ -58,6 +61,8 @@ class RecordedCall:
         first_seq, last_seq: its first and last event.
         events: how many events it has.
         outer: call id of the call in whose performing it was made, or `None`.
+        head_digest, piece_digests, broken_digest: of a streamed call: bodies of what came before its first piece, of its
+            pieces in order, and of what broke it.
         inner: made while another call was performed: when that one is served, this one is not asked for. Calls inside
             a nested agent are not inner, since a nested agent is run again.
     """
@@ -82,7 +87,15 @@ class RecordedCall:
     events: int = 0
     outer: str | None = None
     inner: bool = False
+    head_digest: str | None = None
+    piece_digests: tuple[str, ...] = ()
+    broken_digest: str | None = None
     latest: str = field(default="", repr=False)
+
+    @property
+    def streamed(self) -> bool:
+        """Whether its answer came in pieces."""
+        return self.head_digest is not None
 
     @property
     def mark(self) -> bool:
@@ -186,7 +199,7 @@ def _follows(call: RecordedCall) -> frozenset[str]:
         return frozenset({"tool.confirmed"}) if call.closing == "tool.unknown" else frozenset()
     family = call.latest.split(".", 1)[0]
     between = {kind for kind, before in _BETWEEN.items() if call.latest in before}
-    return frozenset(between | {kind for kind in _NEEDS_OPENING if kind.split(".", 1)[0] == family})
+    return frozenset(between | {kind for kind in _ENDS if kind.split(".", 1)[0] == family})
 
 
 def _same_call(recording: Recording, call: RecordedCall, event: Event) -> None:
@@ -240,6 +253,11 @@ def _add(call: RecordedCall, event: Event) -> None:
         effect = event.attrs.get("effect")
         if call.effect is None and effect is not None:
             call.effect = cast("Effect", effect)
+    if event.bodies:
+        call.head_digest = call.head_digest or event.bodies.get("head")
+        call.broken_digest = event.bodies.get("broken")
+        if "pieces" in event.bodies:
+            call.piece_digests = (*call.piece_digests, event.bodies["pieces"])
     if event.type in FINAL_TYPES:
         call.closing = event.type
         call.output_digest = event.output_digest

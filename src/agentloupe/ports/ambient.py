@@ -46,6 +46,7 @@ __all__ = [
     "opening_here",
     "opening_with",
     "outside",
+    "performed",
     "performing",
     "place",
     "ran_off",
@@ -451,6 +452,16 @@ def _begin(boundary: Boundary, perform: Perform, kind: Kind) -> Token[Surroundin
     here = _surroundings.get()
     inner = kind != "agent" or (here is not None and here.inner)  # a nested agent is run again, call by call
     return _surroundings.set(_inner(boundary, perform, here, inner))
+
+
+@contextmanager
+def performed(boundary: Boundary, perform: Perform, kind: Kind) -> Generator[None]:
+    """The real thing behind a call is done inside; calls made there are its inner calls. For drivers of calls."""
+    token = _begin(boundary, perform, kind)
+    try:
+        yield
+    finally:
+        _surroundings.reset(token)
 
 
 def _inner(boundary: Boundary, perform: Perform, here: Surroundings | None, inner: bool) -> Surroundings:

@@ -191,6 +191,13 @@ class RunWriter(Protocol):
         """
         ...
 
+    def remind(self, collect: Callable[[], None]) -> None:
+        """Calls `collect` once, within 50 ms and before the next flush, so that what grows meanwhile is told in one.
+
+        It is called in another thread, may append, and must not raise. A store that writes at once need not call it.
+        """
+        ...
+
     def flush(self) -> None:
         """Writes what is grouped. Raises like `append`."""
         ...

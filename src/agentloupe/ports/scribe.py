@@ -31,6 +31,11 @@ _CLOSING: Mapping[str, tuple[str, str]] = {
     "check": ("check.finished", "check.finished"),
     "state": ("state.changed", "state.changed"),
 }
+_STREAMING: Mapping[str, tuple[str, str]] = {
+    "llm": ("model.opened", "model.streamed"),
+    "other": ("call.opened", "call.streamed"),
+}
+_ASIDE = ("sent", "broken")
 _NOTHING: Attrs = NO_ATTRS
 
 
@@ -117,14 +122,42 @@ class Scribe:
         draft = self._of(call, where, opening, at, input_key=key, input_digest=digest, attrs={**call.attrs, **extra})
         return Entry((draft,), tuple(bodies), "grouped")
 
+    def stream_opened(self, call: Call, where: Place, key: str, head: Json, at: str, extra: Attrs = _NOTHING) -> Entry:
+        """The answer begins to come; `head` is what came before its first piece."""
+        bodies: list[Body] = []
+        first = call.kind not in _OPENING
+        draft = self._of(
+            call,
+            where,
+            _STREAMING[call.kind][0],
+            at,
+            input_key=key,
+            input_digest=self._pack(call.input, bodies) if first else None,
+            attrs={**call.attrs, **extra} if first else extra,
+            bodies={"head": self._pack(head, bodies)},
+        )
+        return Entry((draft,), tuple(bodies), "grouped")
+
+    def streamed(self, call: Call, where: Place, key: str, pieces: Json, at: str) -> Entry:
+        """Further pieces of a streamed answer."""
+        bodies: list[Body] = []
+        named = {"pieces": self._pack(pieces, bodies)}
+        draft = self._of(call, where, _STREAMING[call.kind][1], at, input_key=key, attrs=_NOTHING, bodies=named)
+        return Entry((draft,), tuple(bodies), "grouped")
+
     def closed(self, call: Call, where: Place, key: str, outcome: Outcome, at: str) -> Entry:
-        """What is written when a call has ended. The fact `sent` (a body that a client library changed) becomes a body."""
+        """What is written when a call has ended.
+
+        The facts `sent` (a body that a client library changed) and `broken` (what ended a stream) become bodies. A
+        streamed answer counts as an answer however it ended: what came of it is its output.
+        """
         bodies: list[Body] = []
         good, bad = _CLOSING[call.kind]
-        kind = good if outcome.status == "ok" else "tool.unknown" if outcome.status == "unknown" else bad
+        answered = outcome.status == "ok" or "stream" in outcome.attrs
+        kind = good if answered else "tool.unknown" if outcome.status == "unknown" else bad
         attrs: dict[str, Json] = dict(outcome.attrs)
-        named = {"sent": self._pack(attrs.pop("sent"), bodies, shared=True)} if "sent" in attrs else {}
-        if outcome.status != "ok" and (good == bad or outcome.status == "cancelled"):
+        named = {label: self._pack(attrs.pop(label), bodies, shared=True) for label in _ASIDE if label in attrs}
+        if outcome.status != "ok" and (kind == good or outcome.status == "cancelled"):
             attrs["status"] = outcome.status
         input_digest = None
         if call.kind != "tool" and call.kind not in _OPENING:

@@ -5,28 +5,32 @@
 
 One call for each request: kind `llm` where a JSON body names a model, else `other`. What comes back in a replay are the
 same bytes under the same status and headers. Below a wrapped SDK client it stays out of the way: the SDK's call is the
-call. Streams are passed on and not recorded; a replay refuses them.
+call. Streams are passed on as they come, and come back in the same pieces.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import Any, Self, cast
+from typing import Any, Self
 
 from agentloupe.ports import ambient
+from agentloupe.ports.streams import Reply, Streamed, aopen_stream, open_stream
 from agentloupe.providers import chat
+from agentloupe.providers.assembling import assembled, first_token_ms, is_done
 from agentloupe.providers.exchange import facts_of, library_of, rebuilt, stored
+from agentloupe.providers.httpstream import head_of, is_stream, played, teed, whole
 from agentloupe.providers.openai_calls import SENDING
 from agentloupe.providers.tries import Tries
 from agentloupe.words.call import Attrs, Call
 from agentloupe.words.canonical import Json
-from agentloupe.words.errors import ReplayRefused
+from agentloupe.words.errors import NotRebuildable
 from agentloupe.words.exchange import body_members
 
 __all__ = ["HttpTransport", "http_transport"]
 
+_OF_THE_BODY = (b"content-length", b"transfer-encoding")
 _CHAT_PATHS = ("/chat/completions", "/messages", "/responses", "/completions")
 
 
@@ -54,15 +58,16 @@ class HttpTransport:
         request.read()
         wanted = _Exchange(request)
 
-        def send() -> Any:
+        def send(request: Any = request) -> Any:
             with wanted.tried() as seen:
                 response = inner.handle_request(request)
-                if wanted.why is None:
-                    response.read()
                 seen.append(response.status_code)
+                if not is_stream(response, asked=wanted.asked):
+                    response.read()
             return response
 
-        return ambient.call(wanted.call, send)
+        call = wanted.call(stored, lambda body: send(wanted.edited(body)))
+        return wanted.answer(open_stream(call, send, wanted.head, wanted.done))
 
     async def handle_async_request(self, request: Any) -> Any:
         """Answers a request of an async client."""
@@ -70,17 +75,18 @@ class HttpTransport:
         if ambient.current() is None or SENDING.get() is not None:
             return await inner.handle_async_request(request)
         await request.aread()
-        wanted = _Exchange(request)
+        wanted = _Exchange(request, asynchronous=True)
 
-        async def send() -> Any:
+        async def send(request: Any = request) -> Any:
             with wanted.tried() as seen:
                 response = await inner.handle_async_request(request)
-                if wanted.why is None:
-                    await response.aread()
                 seen.append(response.status_code)
+                if not is_stream(response, asked=wanted.asked):
+                    await response.aread()
             return response
 
-        return await ambient.acall(wanted.call, send)
+        call = wanted.call(stored, lambda body: send(wanted.edited(body)))
+        return wanted.answer(await aopen_stream(call, send, wanted.head, wanted.done))
 
     def _default(self, request: Any, kind: str) -> Any:
         library = library_of(request)
@@ -116,36 +122,65 @@ class HttpTransport:
 class _Exchange:
     """One request, and the call that it is."""
 
-    def __init__(self, request: Any) -> None:
+    def __init__(self, request: Any, *, asynchronous: bool = False) -> None:
         self._request = request
+        self._asynchronous = asynchronous
+        self._path = str(request.url.path)
         body = _json_of(request.content)
-        named = isinstance(body, dict) and isinstance(body.get("model"), str)
-        self.why = "streams are not recorded yet" if isinstance(body, dict) and body.get("stream") is True else None
-        path = str(request.url.path)
-        facts = {"provider": chat.provider_of(request.url), "method": request.method}
-        if self.why is not None:
-            self.call = self._call("other", f"{request.method} {chat.endpoint_of(path)}", {"not_recorded": self.why})
-        elif named and path.endswith(_CHAT_PATHS):
-            asked = cast("dict[str, Json]", body)
-            about: Attrs = {**chat.request_facts(asked), **facts, "endpoint": chat.endpoint_of(path)}
-            self.call = self._call("llm", chat.step_name(asked), about, asked)
-        else:
-            self.call = self._call("other", f"{request.method} {chat.endpoint_of(path)}", facts)
+        self._body: dict[str, Json] = body if isinstance(body, dict) else {}
+        self._model = isinstance(self._body.get("model"), str) and self._path.endswith(_CHAT_PATHS)
+        self.asked = self._body.get("stream") is True
 
-    def _call(self, kind: Any, name: str, attrs: Attrs, body: Json = None) -> Call:
-        if body is None:
-            query = bytes(self._request.url.query).decode("ascii", "replace")
-            body = {"path": str(self._request.url.path), "query": query, "body": body_members(self._request.content)}
-        unrecorded = self.why is not None
+    def call(self, encode: Callable[[Any], Json], resend: Callable[[Json], object]) -> Call:
+        """The call: of a model where the request names one, else any other."""
+        endpoint = chat.endpoint_of(self._path)
+        facts: Attrs = {"provider": chat.provider_of(self._request.url), "method": self._request.method}
+        if self._model:
+            facts = {**chat.request_facts(self._body), **facts, "endpoint": endpoint}
+        query = bytes(self._request.url.query).decode("ascii", "replace")
+        other: dict[str, Json] = {"path": self._path, "query": query, "body": body_members(self._request.content)}
         return Call(
-            kind=kind,
-            name=name,
-            input=body,
-            attrs=attrs,
-            encode=(lambda _: {"not_recorded": self.why}) if unrecorded else stored,
+            kind="llm" if self._model else "other",
+            name=chat.step_name(self._body) if self._model else f"{self._request.method} {endpoint}",
+            input=self._body if self._model else other,
+            attrs=facts,
+            encode=lambda answer: self._assembled(answer) if isinstance(answer, Streamed) else encode(answer),
             decode=self._decoded,
             facts=facts_of,
+            resend=resend if self._model else None,
+            streamed=True,
         )
+
+    def edited(self, body: Json) -> Any:
+        """The same request with another JSON body."""
+        request = self._request
+        headers = [(name, value) for name, value in request.headers.raw if name.lower() not in _OF_THE_BODY]
+        content = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+        return library_of(request).Request(
+            request.method, request.url, headers=headers, content=content, extensions=request.extensions
+        )
+
+    def head(self, response: Any) -> Json:
+        """What came before the first piece of a stream; `None` for an answer that was read."""
+        return None if hasattr(response, "_content") else head_of(response)
+
+    def done(self, streamed: Streamed) -> bool:
+        """Whether a stream says no more."""
+        return self._model and is_done(streamed.data)
+
+    def answer(self, reply: Reply[Any]) -> Any:
+        """The response that the client gets."""
+        if reply.stream is None:
+            return reply.value
+        if reply.raw is not None:
+            return teed(reply.raw, reply.stream)
+        return played(reply.stream, self._request, asynchronous=self._asynchronous)
+
+    def _assembled(self, streamed: Streamed) -> Json:
+        answer = assembled(streamed.data) if self._model else None
+        if (ms := first_token_ms(streamed) if answer is not None else None) is not None:
+            streamed.facts["first_token_ms"] = ms
+        return whole(streamed) if answer is None else answer
 
     @contextmanager
     def tried(self) -> Generator[list[int]]:
@@ -161,10 +196,8 @@ class _Exchange:
         tries.end(status=seen[0])
 
     def _decoded(self, answer: Json) -> Any:
-        if self.why is not None or not isinstance(answer, dict):
-            raise ReplayRefused(
-                f"{self.call.name}: {self.why}, so there is nothing to answer it with", reason="not_recorded"
-            )
+        if not isinstance(answer, dict):
+            raise NotRebuildable(f"the recorded answer of {self._path} is no exchange")
         return rebuilt(answer, self._request)
 
 

@@ -316,6 +316,9 @@ class _MemoryWriter:
             raise StoreError(f"run {self.run_id} was given up by this writer", reason="closed")
         self._append(drafts, bodies)
 
+    def remind(self, collect: Callable[[], None]) -> None:
+        """Nothing is lost by waiting: memory goes with the process."""
+
     def flush(self) -> None:
         """Nothing waits."""
 

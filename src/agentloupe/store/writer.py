@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 
 from agentloupe.ports.pack import Body
@@ -70,6 +71,7 @@ class SqliteWriter:
         self._bodies: list[Prepared] = []
         self._bytes = 0
         self._linked: set[str] = set()
+        self._reminders: deque[Callable[[], None]] = deque()
         self._lock = threading.Lock()
         self._pid = os.getpid()
         self._closed = False
@@ -119,9 +121,16 @@ class SqliteWriter:
     def _may_wait(self, events: int, size: int) -> bool:
         return len(self._drafts) + events < GROUP_EVENTS and self._bytes + size < GROUP_BYTES
 
+    def remind(self, collect: Callable[[], None]) -> None:
+        """See `ports.RunWriter.remind`."""
+        self._reminders.append(collect)
+        self._flusher.wake(self)
+
     def flush(self) -> None:
         """See `ports.RunWriter.flush`."""
         self._check_process()
+        while self._reminders:  # without our lock: who is reminded holds its own, and appends
+            self._reminders.popleft()()
         with self._lock:
             if self._drafts and not self._closed:
                 self._write(self._drafts, self._bodies, full=False)
@@ -138,6 +147,7 @@ class SqliteWriter:
             if self._status in {"running", "waiting"}:
                 self._give_up()
             self._closed = True
+            self._reminders.clear()
 
     def _check_process(self) -> None:
         if self._pid != os.getpid():

@@ -24,6 +24,7 @@ from typing import Any, Protocol, cast
 
 from agentloupe.ports import ambient
 from agentloupe.ports.protocols import Boundary, Opener, Opening, Perform, Serve, Session
+from agentloupe.ports.streams import Piece, StreamBoundary
 from agentloupe.words.call import Call
 from agentloupe.words.errors import ConfigError, LoupeError, ReplayMismatch, UsageError
 from agentloupe.words.jsontext import Json, dumps, loads
@@ -198,6 +199,14 @@ class _WholeScript:
     def finished(self, perform: Perform, value: object) -> object:
         """Handed on."""
         return cast("Session", self._session).boundary.finished(perform, value)
+
+    def opened(self, perform: Perform, head: Json) -> None:
+        """Handed on."""
+        cast("StreamBoundary", cast("Session", self._session).boundary).opened(perform, head)
+
+    def streamed(self, perform: Perform, piece: Piece) -> None:
+        """Handed on."""
+        cast("StreamBoundary", cast("Session", self._session).boundary).streamed(perform, piece)
 
     def failed(self, perform: Perform, error: BaseException) -> None:
         """Handed on."""

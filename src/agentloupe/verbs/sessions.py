@@ -110,6 +110,9 @@ class _NoWriter:
     def append(self, drafts: object, bodies: object = (), durability: object = "commit") -> None:
         raise self._why
 
+    def remind(self, collect: object) -> None:
+        """There is nothing to tell."""
+
     def flush(self) -> None:
         """Nothing waits."""
 

@@ -105,6 +105,7 @@ class Call:
             Returns an awaitable when the call is async.
         cheap: a plain read (clock, random, id, env), committed in groups.
         lost: paths in `input` that could not be recorded, with their types.
+        streamed: the answer may come in pieces (see `ports.streams`).
     """
 
     kind: Kind
@@ -119,6 +120,7 @@ class Call:
     resend: Callable[[Json], object] | None = None
     cheap: bool = False
     lost: tuple[tuple[str, str], ...] = ()
+    streamed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,12 +8,14 @@ Which events a call writes (all share the call's `call_id`):
 
 | call | events |
 | --- | --- |
-| model | `model.requested`, (`model.opened` for streams), `model.responded` or `model.failed` |
+| model | `model.requested`, `model.responded` or `model.failed` |
+| model, streamed | `model.requested`, `model.opened`, `model.streamed` (pieces, any number), `model.responded` |
 | tool `pure`, `read` | `tool.allowed`, `tool.started`, `tool.finished` or `tool.failed` |
 | tool `write` | `tool.allowed`, `tool.requested` (durable intent), `tool.started`, `tool.finished`, `.failed` or `.unknown`, later `.confirmed` |
 | tool refused | `tool.denied` |
 | retrieval | `retrieval.finished` or `retrieval.failed` |
 | other | `call.finished` or `call.failed` |
+| other, streamed | `call.opened`, `call.streamed` (any number), `call.finished` |
 | clock, random, id, env | one each: `clock.read`, `random.drawn`, `id.minted`, `env.read` |
 | check, state | `check.finished`, `state.changed` |
 | nested agent | `span.started`, `span.finished` |
@@ -52,6 +54,7 @@ EventType = Literal[
     "attempt.started",
     "model.requested",
     "model.opened",
+    "model.streamed",
     "model.responded",
     "model.failed",
     "tool.allowed",
@@ -64,6 +67,8 @@ EventType = Literal[
     "tool.confirmed",
     "retrieval.finished",
     "retrieval.failed",
+    "call.opened",
+    "call.streamed",
     "call.finished",
     "call.failed",
     "clock.read",
@@ -85,6 +90,7 @@ EVENT_TYPES: frozenset[str] = frozenset(get_args(EventType))
 KIND_OF_TYPE: Mapping[str, Kind] = {
     "model.requested": "llm",
     "model.opened": "llm",
+    "model.streamed": "llm",
     "model.responded": "llm",
     "model.failed": "llm",
     "tool.allowed": "tool",
@@ -97,6 +103,8 @@ KIND_OF_TYPE: Mapping[str, Kind] = {
     "tool.confirmed": "tool",
     "retrieval.finished": "retrieval",
     "retrieval.failed": "retrieval",
+    "call.opened": "other",
+    "call.streamed": "other",
     "call.finished": "other",
     "call.failed": "other",
     "clock.read": "clock",
