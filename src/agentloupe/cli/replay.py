@@ -15,9 +15,10 @@ from agentloupe.verbs.patience import PATIENCE_SECONDS
 from agentloupe.words.errors import UsageError
 
 
-class _Waits(TypedDict):
+class _Ways(TypedDict):
     patience: float | None
     timeout: float | None
+    strict_order: bool
 
 
 Patience = Annotated[
@@ -63,6 +64,9 @@ def command(
         bool, typer.Option("--until-failure", help="Stop at the call that failed in the recording.")
     ] = False,
     pdb: Annotated[bool, typer.Option("--pdb", help="With --until-failure: open the debugger there.")] = False,
+    strict_order: Annotated[
+        bool, typer.Option("--strict-order", help="Fail a pass that cannot prove the order of what happened at once.")
+    ] = False,
     patience: Patience = PATIENCE_SECONDS,
     timeout: Timeout = None,
     as_json: AsJson = False,
@@ -71,7 +75,7 @@ def command(
 ) -> None:
     """Drive an agent's code over a recording: no network, no credentials, nothing is executed.
 
-    Exit code 0 pass, 1 first divergence, 2 damaged recording, 3 could not run.
+    Exit code 0 pass, 1 first divergence (or, with --strict-order, a doubtful pass), 2 damaged recording, 3 could not run.
     Examples: agentloupe replay last -- python my_agent.py "a question"; agentloupe replay last --code my_app.agents:support
     """
     from agentloupe.verbs.isolated import replay_code, replay_command
@@ -87,13 +91,14 @@ def command(
         raise UsageError("--patience and --timeout are seconds, and not negative", hint="--patience 0 waits for ever")
     out = Output(as_json)
     # A debugger waits for a person, who may take all the time there is.
-    waits = _Waits(patience=None if pdb or patience == 0 else patience, timeout=timeout)
+    patient = None if pdb or patience == 0 else patience
+    ways = _Ways(patience=patient, timeout=timeout, strict_order=strict_order)
     until: bool | str = "debugger" if pdb else until_failure
     with nullcontext() if Path(run).is_file() or names_file(run) else opened(db) as store:
         if script:
-            report = replay_command(run, script, store=store, level=level, expect=expect, until_failure=until, **waits)
+            report = replay_command(run, script, store=store, level=level, expect=expect, until_failure=until, **ways)
         else:
-            report = replay_code(run, code, store=store, level=level, expect=expect, until_failure=until, **waits)
+            report = replay_code(run, code, store=store, level=level, expect=expect, until_failure=until, **ways)
     if as_json:
         out.document(report.as_json())
     else:

@@ -10,6 +10,7 @@ verdict comes from here, never from what comes out of the agent.
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NoReturn, cast, get_args
@@ -20,6 +21,7 @@ from agentloupe.engine.expectations import Expectations, Expected
 from agentloupe.engine.explain import Explainer, digest_of
 from agentloupe.engine.guard import Leak
 from agentloupe.engine.playing import PlayedStreams
+from agentloupe.engine.proof import unproven
 from agentloupe.engine.recorder import status_of
 from agentloupe.engine.report import LEVELS, Divergence, DivergenceKind, Level, ReplayReport, Side, Verdict
 from agentloupe.engine.serving import Bodies, LaneCursor
@@ -83,6 +85,7 @@ class Settings:
         stopped: called once when the program is told to stop. gave_up: called once when it does not.
         isolation: how the way out is shut, for the report.
         not_covered: what cannot be watched, for the report.
+        strict_order: a pass whose order is not proven counts as failed.
     """
 
     level: Level = "content"
@@ -94,6 +97,7 @@ class Settings:
     gave_up: Callable[[], None] = _nothing
     isolation: str = "in process"
     not_covered: tuple[str, ...] = NOT_OBSERVED
+    strict_order: bool = False
 
 
 class _Token(HasPlace):
@@ -138,6 +142,7 @@ class Replayer:
         self._edits: list[tuple[Path, Op, Json]] | None = None
         self._limited: BaseException | None = None
         self._streams = PlayedStreams(self.bodies.value, self._stream_differs)
+        self._marks: Counter[str] = Counter()
 
     # --- the boundary -------------------------------------------------------------------------------------------------
 
@@ -255,6 +260,11 @@ class Replayer:
                 self._set(self.explainer.leak(message, self._lane("0").next(), self._last, line))
             return self._again()
 
+    def marked(self, mark: str) -> None:
+        """The schedule of this replay could not prove the order somewhere; `mark` says why (see `proof`)."""
+        with self._lock:
+            self._marks[mark] += 1
+
     @property
     def progress(self) -> int:
         """How many calls were answered so far."""
@@ -319,6 +329,8 @@ class Replayer:
                 version=__version__,
                 rules=self.settings.rules,
                 message=self._message if self._verdict else "the program ended without starting the recorded agent",
+                unproven=unproven(self.tape, self._marks) if self._verdict else (),
+                strict_order=self.settings.strict_order,
             )
 
     # --- agreeing -----------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ Words of `ReplayReport.verdict`, with the exit code of each:
 
 | verdict | exit | |
 | --- | --- | --- |
-| `pass` | 0 | everything recorded was asked for again, in order, and nothing else |
+| `pass` | 0 | everything recorded was asked for again, in order, and nothing else (1 with `strict_order`, if the order is not proven) |
 | `reached` | 0 | `--until-failure`: the recorded failure was reached, everything before it agreed |
 | `diverged` | 1 | see `Divergence.kind` |
 | `damaged` | 2 | the recording itself is not whole (`truncated`, `corrupt`) |
@@ -264,6 +264,8 @@ class ReplayReport:
         notes: what a person should know (changed code, another Python).
         version: of the reader. rules: digest of the redaction rules in force.
         message: for `could_not_run`: why, and the way out.
+        unproven: why the order of what happened at once is not proven (see `proof`); empty where it is.
+        strict_order: whether a pass whose order is not proven counts as failed.
     """
 
     run_id: str
@@ -282,11 +284,14 @@ class ReplayReport:
     version: str = ""
     rules: str | None = None
     message: str | None = None
+    unproven: tuple[str, ...] = ()
+    strict_order: bool = False
 
     @property
     def exit_code(self) -> int:
-        """0, 1, 2 or 3."""
-        return EXIT_CODES[self.verdict]
+        """0, 1, 2 or 3; 1 for a pass whose order is not proven, if that was asked for."""
+        code = EXIT_CODES[self.verdict]
+        return 1 if code == 0 and self.strict_order and self.unproven else code
 
     @property
     def passed(self) -> bool:
@@ -316,6 +321,9 @@ class ReplayReport:
             "coverage": self.coverage,
             "isolation": self.isolation,
             "not_covered": list(self.not_covered),
+            "order_proven": not self.unproven,
+            "unproven": list(self.unproven),
+            "strict_order": self.strict_order,
             "divergence": self.divergence.as_json(bodies=bodies) if self.divergence else None,
             "expected_differences": [difference.as_json(bodies=bodies) for difference in self.differences],
             "notes": list(self.notes),
@@ -326,7 +334,9 @@ class ReplayReport:
 
     def text(self, *, bodies: bool = True) -> str:
         """The report for people, several lines."""
-        lines = [f"{self.verdict.replace('_', ' ')}: {self.run_id}: {self.coverage}"]
+        doubt = ", order not proven" if self.unproven else ""
+        lines = [f"{self.verdict.replace('_', ' ')}{doubt}: {self.run_id}: {self.coverage}"]
+        lines += [f"  order not proven: {why}" for why in self.unproven]
         if self.message:
             lines.append(f"  {self.message}")
         if self.divergence:
@@ -356,7 +366,8 @@ def report_from_json(record: Mapping[str, Json]) -> ReplayReport:
             name: data[name]
             for name in ("run_id", "verdict", "reason", "level", "levels", "events", "consumed", "calls")
         },
-        **{name: data[name] for name in ("isolation", "version", "rules", "message")},
+        **{name: data[name] for name in ("isolation", "version", "rules", "message", "strict_order")},
+        unproven=tuple(data["unproven"]),
         not_covered=tuple(data["not_covered"]),
         notes=tuple(data["notes"]),
         divergence=_divergence(found) if found else None,

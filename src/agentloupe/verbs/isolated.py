@@ -62,6 +62,7 @@ def replay_command(
     level: Level = "content",
     expect: ExpectedDifferences | None = None,
     until_failure: bool | str = False,
+    strict_order: bool = False,
     environment: Mapping[str, str] | None = None,
     network_namespace: bool = True,
     patience: float | None = None,
@@ -76,6 +77,7 @@ def replay_command(
         level: how much must agree; see `replay`.
         expect: differences that are meant; see `replay`.
         until_failure: stop at the recorded failure; `"debugger"` opens a debugger there.
+        strict_order: a pass whose order is not proven counts as failed.
         environment: variables for the child, over those of this process.
         network_namespace: use one where the system allows it.
         patience: a program that makes no call for so many seconds (at most twice as many), does no work meanwhile and
@@ -85,7 +87,7 @@ def replay_command(
     Raises:
         RunNotFound, ReplayRefused, UsageError: see `replay`; `command` is nothing that Python can run.
     """
-    wishes = _wishes(level, expect, until_failure)
+    wishes = _wishes(level, expect, until_failure, strict_order)
     opened = open_run(run, store, wishes)
     if isinstance(opened, ReplayReport):
         return opened
@@ -101,13 +103,14 @@ def replay_code(
     level: Level = "content",
     expect: ExpectedDifferences | None = None,
     until_failure: bool | str = False,
+    strict_order: bool = False,
     environment: Mapping[str, str] | None = None,
     network_namespace: bool = True,
     patience: float | None = None,
     timeout: float | None = None,
 ) -> ReplayReport:
     """Replays `module:function` in a child; without `code`, the generic loop. Arguments and errors as `replay_command`."""
-    wishes = _wishes(level, expect, until_failure)
+    wishes = _wishes(level, expect, until_failure, strict_order)
     opened = open_run(run, store, wishes)
     if isinstance(opened, ReplayReport):
         return opened
@@ -117,10 +120,10 @@ def replay_code(
     return child.report(lambda spec: [sys.executable, "-m", "agentloupe.verbs.isolated", str(spec)], {"code": code})
 
 
-def _wishes(level: Level, expect: ExpectedDifferences | None, until_failure: bool | str) -> Wishes:
+def _wishes(level: Level, expect: ExpectedDifferences | None, until_failure: bool | str, strict_order: bool) -> Wishes:
     expected = read_expected(expect) if expect is not None else None
     hook = debug_here if until_failure == "debugger" else bool(until_failure)
-    return Wishes(level=level, expect=expected, until_failure=hook)
+    return Wishes(level=level, expect=expected, until_failure=hook, strict_order=strict_order)
 
 
 @dataclass(slots=True)
@@ -162,6 +165,7 @@ class _Child:
             "expect": None if expected is None else [_entry(entry) for entry in expected],
             "until_failure": "debugger" if callable(until) else until,
             "patience": self.patience,
+            "strict_order": self.wishes.strict_order,
         }
 
     def _run(self, command: Sequence[str]) -> int | None:
@@ -223,7 +227,8 @@ class ReplayLaunch:
         level = cast("Level", spec.get("level", "content"))
         expect = cast("Sequence[Mapping[str, Json]] | None", spec.get("expect"))
         isolation = str(spec.get("isolation", _HOOKED))
-        wishes = _wishes(level, expect, cast("bool | str", spec.get("until_failure") or False))
+        until = cast("bool | str", spec.get("until_failure") or False)
+        wishes = _wishes(level, expect, until, spec.get("strict_order") is True)
         self.wishes = replace(wishes, isolation=isolation, unseen=() if isolation == _NAMESPACE else (_NATIVE,))
         opened = open_run(Path(str(spec["file"])), None, self.wishes)
         if isinstance(opened, ReplayReport):

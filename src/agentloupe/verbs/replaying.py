@@ -80,6 +80,7 @@ class Wishes:
         isolation: how the way out is shut, for the report.
         unseen: what the chosen isolation cannot see, for the report.
         stopped: called when the replay has stopped the program. gave_up: called when it does not stop.
+        strict_order: a pass whose order is not proven counts as failed.
     """
 
     level: Level = "content"
@@ -89,6 +90,7 @@ class Wishes:
     unseen: tuple[str, ...] = (_NATIVE,)
     stopped: Callable[[], None] | None = None
     gave_up: Callable[[], None] | None = None
+    strict_order: bool = False
 
 
 def replay(
@@ -99,6 +101,7 @@ def replay(
     level: Level = "content",
     expect: ExpectedDifferences | None = None,
     until_failure: UntilFailure = False,
+    strict_order: bool = False,
 ) -> ReplayReport:
     """Replays a run in this process. Performs nothing and changes nothing in the recording.
 
@@ -111,13 +114,14 @@ def replay(
         expect: differences that are meant (see `expectations`), or the file that lists them.
         until_failure: go to the recorded failure and stop there with the verdict `reached`; a function is called there,
             in the frames of the call that failed.
+        strict_order: a pass whose order is not proven (see `ReplayReport.unproven`) counts as failed.
 
     Raises:
         RunNotFound: there is no such run.
         ReplayRefused: it cannot be replayed; `reason` says why, the hint how.
         UsageError: `level` or `expect` is not understood.
     """
-    wishes = Wishes(level=level, expect=expect, until_failure=until_failure)
+    wishes = Wishes(level=level, expect=expect, until_failure=until_failure, strict_order=strict_order)
     opened = open_run(run, store, wishes)
     if isinstance(opened, ReplayReport):
         return opened
@@ -373,6 +377,7 @@ def replayer_for(tape: Tape, wishes: Wishes) -> Replayer:
         not_covered=(*NOT_OBSERVED, *wishes.unseen),
         stopped=wishes.stopped or _nothing,
         gave_up=wishes.gave_up or _nothing,
+        strict_order=wishes.strict_order,
     )
     return Replayer(tape, settings)
 
