@@ -10,7 +10,7 @@ import typer
 
 from agentloupe.cli.common import AsJson, Database, Debug, opened
 from agentloupe.cli.output import Output
-from agentloupe.engine.report import LEVELS, NOTHING_RUN
+from agentloupe.engine.report import LEVELS, NOTHING_RUN, ReplayReport
 from agentloupe.verbs.patience import PATIENCE_SECONDS
 from agentloupe.words.errors import UsageError
 
@@ -99,6 +99,11 @@ def command(
             report = replay_command(run, script, store=store, level=level, expect=expect, until_failure=until, **ways)
         else:
             report = replay_code(run, code, store=store, level=level, expect=expect, until_failure=until, **ways)
+    _print(report, out, as_json=as_json)
+    raise typer.Exit(report.exit_code)
+
+
+def _print(report: ReplayReport, out: Output, *, as_json: bool) -> None:
     if as_json:
         out.document(report.as_json())
     else:
@@ -108,4 +113,3 @@ def command(
             out.line(rest)
         if report.isolation != NOTHING_RUN:
             out.line(f"  ran in a {report.isolation}")
-    raise typer.Exit(report.exit_code)
