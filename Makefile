@@ -53,7 +53,7 @@ test-all: $(READY) $(VENV)/.local-model  ## run the tests, also those with many 
 	@HYPOTHESIS_PROFILE=ci $(BIN)/python -m pytest -n $(WORKERS) $(TEST)
 
 # The same tests of model clients against the last majors on httpx; their environment is apart, since one holds one SDK.
-SDK_TESTS := $(wildcard tests/unit/test_openai_*.py tests/unit/test_http_transport.py tests/unit/test_replay_T11.py tests/cases/test_case_04.py)
+SDK_TESTS := $(wildcard tests/unit/test_openai_*.py tests/unit/test_sdk_*.py tests/unit/test_http_transport.py tests/unit/test_replay_T11.py tests/cases/test_case_04.py)
 
 test-sdk: $(VENV)/sdk-httpx/.ready  ## run the tests of model clients with openai 2 and anthropic 0
 	@$(VENV)/sdk-httpx/bin/python -m pytest $(SDK_TESTS)

@@ -13,7 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from agentloupe.providers.openai import wrap
+from agentloupe.providers.clients import wrap
 from bench.agents import MODEL, answer, conversations, text
 
 URL = ("method", "uri")

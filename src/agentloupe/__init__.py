@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from agentloupe.engine.cassette import Cassette
     from agentloupe.engine.overrides import Overrides, apply_overrides
+    from agentloupe.providers.clients import wrap, wrap_openai
     from agentloupe.providers.http import http_transport
-    from agentloupe.providers.openai import wrap, wrap_openai
     from agentloupe.verbs.api import Recorded, arecord, open_store, record, recording
     from agentloupe.verbs.comparing import compare
     from agentloupe.verbs.facade import CallBoundary
@@ -54,8 +54,8 @@ _HOME = {
     "state": "verbs.reads",
     "tool": "verbs.instrument",
     "uuid4": "verbs.reads",
-    "wrap": "providers.openai",
-    "wrap_openai": "providers.openai",
+    "wrap": "providers.clients",
+    "wrap_openai": "providers.clients",
 }
 """Public name -> module that defines it; loaded when the name is first used (PEP 562)."""
 

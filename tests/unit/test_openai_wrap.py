@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from typing import Any
 
 import openai
@@ -18,117 +16,25 @@ from openai.types.chat import ChatCompletion
 
 import agentloupe as loupe
 from agentloupe.ports import ambient
-from agentloupe.ports.protocols import Perform, Serve
-from agentloupe.providers import openai as wrapping
-from agentloupe.providers import openai_calls
-from agentloupe.providers.loopback import HttpReply, HttpRequest, json_reply, serve
-from agentloupe.providers.openai import wrap
+from agentloupe.ports.protocols import Perform
+from agentloupe.providers import clients as wrapping
+from agentloupe.providers.clients import wrap
+from agentloupe.providers.loopback import HttpReply, json_reply
 from agentloupe.words.call import Call
-from agentloupe.words.canonical import Json, key_of
+from agentloupe.words.canonical import key_of
 from agentloupe.words.errors import ReplayRefused, UsageError
 from tests.answers import ANSWER, same
-
-# --- the two sides of the boundary ------------------------------------------------------------------------------------
-
-
-@dataclass
-class Kept:
-    """One call as a recorder sees it."""
-
-    call: Call
-    output: Json = None
-    facts: dict[str, Json] = field(default_factory=dict)
-    error: BaseException | None = None
-
-
-class Keeping:
-    """Performs every call and keeps it."""
-
-    def __init__(self) -> None:
-        self.calls: list[Kept] = []
-
-    def decide(self, call: Call) -> Perform:
-        self.calls.append(Kept(call))
-        return Perform(token=self.calls[-1])
-
-    def finished(self, perform: Perform, value: object) -> object:
-        kept = perform.token
-        assert isinstance(kept, Kept)
-        kept.output = json.loads(json.dumps(kept.call.encode(value)))
-        kept.facts = {**kept.call.facts(kept.output), **perform.facts}
-        return value
-
-    def failed(self, perform: Perform, error: BaseException) -> None:
-        kept = perform.token
-        assert isinstance(kept, Kept)
-        kept.facts, kept.error = dict(perform.facts), error
-
-
-class Serving:
-    """Answers every call with the next kept one, which must have asked the same."""
-
-    def __init__(self, kept: list[Kept]) -> None:
-        self.left = list(kept)
-
-    def decide(self, call: Call) -> Serve:
-        kept = self.left.pop(0)
-        assert (kept.call.kind, kept.call.name, kept.call.input) == (call.kind, call.name, call.input)
-        if kept.error is not None:
-            return Serve(error=kept.error)
-        return Serve(call.complete(call.decode(kept.output), kept.facts))
-
-    def finished(self, perform: Perform, value: object) -> object:
-        raise AssertionError("nothing is performed here")
-
-    def failed(self, perform: Perform, error: BaseException) -> None:
-        raise AssertionError("nothing is performed here")
-
+from tests.sdk_support import Keeping, Kept, Model, recorded, replayed, serving_model
 
 # --- a model ----------------------------------------------------------------------------------------------------------
 
 MESSAGES: list[Any] = [{"role": "system", "content": "be brief"}, {"role": "user", "content": "hello"}]
 
 
-class Model:
-    """Answers with the replies it was given, the last one again and again; keeps what it was asked."""
-
-    def __init__(self, url: str) -> None:
-        self.url = url
-        self.replies: list[HttpReply] = []
-        self.seen: list[HttpRequest] = []
-        self.open: list[Any] = []
-
-    def client(self, kind: type[Any] = OpenAI, **options: Any) -> Any:
-        """A client of this model, closed at the end of the test."""
-        made = self.made(kind, **{"http_client": openai.DefaultHttpxClient(verify=False), **options})
-        self.open.append(made)
-        return made
-
-    def made(self, kind: type[Any], **options: Any) -> Any:
-        return kind(**{"api_key": "sk-test", "base_url": self.url, "max_retries": 0, **options})
-
-    def will_say(self, *replies: HttpReply) -> None:
-        self.replies[:] = replies
-
-    def bodies(self) -> list[Any]:
-        return [json.loads(request.body) for request in self.seen]
-
-
 @pytest.fixture
 def model() -> Iterator[Model]:
-    made: list[Model] = []
-
-    def app(request: HttpRequest) -> HttpReply:
-        made[0].seen.append(request)
-        replies = made[0].replies
-        return replies.pop(0) if len(replies) > 1 else replies[0]
-
-    with serve(app) as server:
-        made.append(Model(f"{server.url}/v1"))
-        made[0].will_say(json_reply(ANSWER, headers={"x-request-id": "req_7"}))
-        yield made[0]
-        for client in made[0].open:
-            client.close()
+    with serving_model(json_reply(ANSWER, headers={"x-request-id": "req_7"})) as made:
+        yield made
 
 
 def later(model: Model, *, bare: bool = False, way: str = "create", **options: Any) -> Callable[..., Any]:
@@ -158,18 +64,6 @@ def creator(model: Model, kind: str, *, bare: bool = False) -> Callable[..., Any
 
 
 KINDS = ("httpx2", "httpx", "async")
-
-
-def recorded(use: Callable[[], Any]) -> tuple[Any, list[Kept]]:
-    keeping = Keeping()
-    with ambient.inside(keeping):
-        result = use()
-    return result, keeping.calls
-
-
-def replayed(kept: list[Kept], use: Callable[[], Any]) -> Any:
-    with ambient.inside(Serving(kept)):
-        return use()
 
 
 # --- the same with and without ----------------------------------------------------------------------------------------
@@ -502,35 +396,6 @@ def test_other_ways_to_a_whole_answer_are_recorded(model: Model, way: str) -> No
     assert [k.call.kind for k in kept] == ["llm"]
     if way == "parse":
         assert again.choices[0].message.parsed == Weather(city="Oslo", warm=False)
-
-
-PASSED: dict[str, Callable[[OpenAI], Any]] = {
-    "POST /chat/completions": lambda c: c.chat.completions.with_raw_response.create(
-        model="m", messages=MESSAGES
-    ).parse(),
-    "POST /completions": lambda c: c.completions.create(model="m", prompt="x"),
-    "GET /models": lambda c: c.models.list(),
-    "POST /responses": lambda c: c.responses.create(model="m", input="x"),
-}
-
-
-@pytest.mark.parametrize("name", PASSED)
-def test_what_is_not_recorded_passes_untouched_and_says_so(
-    model: Model, name: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(openai_calls, "_warned", set())
-    client = wrap(model.client())
-    with caplog.at_level(logging.WARNING):
-        result, kept = recorded(lambda: PASSED[name](client))
-        PASSED[name](client)
-    same(PASSED[name](model.client()), result)
-    assert [(k.call.kind, k.call.name) for k in kept] == [("other", name)]
-    assert "not recorded yet" in str(kept[0].call.attrs["not_recorded"])
-    assert [r.getMessage().split(":")[0] for r in caplog.records if r.name == "agentloupe"] == [name]
-    before = len(model.seen)
-    with pytest.raises(ReplayRefused, match="nothing to answer it with"):
-        replayed(kept, lambda: PASSED[name](client))
-    assert len(model.seen) == before
 
 
 def test_streams_pass_chunk_by_chunk(model: Model) -> None:

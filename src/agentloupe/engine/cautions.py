@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 from agentloupe.engine.edits import ABSENT, Edit, same, show_path, value_at
 from agentloupe.words.arguments import parse_arguments
 from agentloupe.words.canonical import Json, dumps
+from agentloupe.words.dialects import hosted_tools, server_held
 
-__all__ = ["History", "Pair", "cautions", "hosted_tools", "may_write", "read_history"]
+__all__ = ["History", "Pair", "cautions", "may_write", "read_history"]
 
 _PLACEHOLDER = re.compile(rb"\[removed:([\w:.-]+)\]")
 _REASONING_MODEL = re.compile(r"^(o\d|gpt-5)(?!\d)")
@@ -154,8 +155,8 @@ def cautions(original: Mapping[str, Json], request: Mapping[str, Json], edits: S
         found.append(
             f"tools run at the provider, for real, and are not answered from the cassette: {', '.join(hosted)}"
         )
-    if any(request.get(name) is not None for name in ("previous_response_id", "conversation")):
-        found.append("the provider holds part of this conversation (server_held): what it remembers may have changed")
+    if server_held(request):
+        found.append("the provider holds part of what is asked (server_held): what it remembers may have changed")
     return found
 
 
@@ -213,19 +214,8 @@ def _about_model(original: Mapping[str, Json], request: Mapping[str, Json]) -> I
 
 # --- tools that run at the provider -----------------------------------------------------------------------------------
 
-_OURS = frozenset({"function", "custom"})
-_ONLY_LOOK = ("web_search", "file_search", "google_search", "url_context", "retrieval", "web_fetch")
+_ONLY_LOOK = ("web_search", "file_search", "google_search", "url_context", "retrieval", "web_fetch", "tool_search")
 """Beginnings of the types of hosted tools that are known to change nothing; any other may write."""
-
-
-def hosted_tools(request: Mapping[str, Json]) -> list[str]:
-    """Types of the tools that run at the provider (web search, code, MCP), in order."""
-    listed = request.get("tools")
-    kinds = [tool.get("type") for tool in listed if isinstance(tool, dict)] if isinstance(listed, list) else []
-    found = [kind for kind in kinds if isinstance(kind, str) and kind not in _OURS]
-    if request.get("web_search_options") is not None:
-        found.append("web_search")
-    return list(dict.fromkeys(found))
 
 
 def may_write(hosted: str) -> bool:

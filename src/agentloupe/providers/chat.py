@@ -1,54 +1,75 @@
-"""What chat completions say about themselves: structure of requests and answers, for the headers of steps.
+"""What model calls say about themselves: structure of requests and answers, for the headers of steps.
 
-Names follow the public API reference of chat completions; a provider that sends less is unknown, never 0.
+Names follow the public API references; what a provider does not send is unknown, never 0.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import cast
 
 from agentloupe.words.call import Attrs
 from agentloupe.words.canonical import Json
+from agentloupe.words.dialects import finish_reason_of, hosted_tools, server_held
 
-__all__ = ["QUERY", "endpoint_of", "host_of", "provider_of", "request_facts", "response_facts", "step_name"]
+__all__ = [
+    "QUERY",
+    "endpoint_of",
+    "host_of",
+    "operation_of",
+    "provider_of",
+    "request_facts",
+    "response_facts",
+    "step_name",
+]
 
 QUERY = "extra_query"
 """Member of a stored request that was no part of the body: what the caller put into the URL (an API version ...)."""
-_OWN_TOOLS = frozenset({"function", "custom"})
+_NAME = re.compile(r"[a-z]{2,16}(_[a-z]{2,16})?")
+_OPERATIONS = (
+    ("/chat/completions", "chat"),
+    ("/responses", "chat"),
+    ("/messages", "chat"),
+    ("/completions", "completion"),
+    ("/embeddings", "embeddings"),
+    ("/moderations", "moderation"),
+    ("/images/generations", "image"),
+    ("/audio/speech", "speech"),
+)
+"""Endpoints at which a model answers, by the end of their paths."""
 
 
-def step_name(request: Mapping[str, Json]) -> str:
-    """`chat <model>`."""
+def operation_of(path: str) -> str | None:
+    """What a model does at this path (`chat`, `embeddings` ...); `None` where no model answers."""
+    path = path.partition("?")[0].rstrip("/")
+    return next((operation for end, operation in _OPERATIONS if path.endswith(end)), None)
+
+
+def step_name(request: Mapping[str, Json], operation: str = "chat") -> str:
+    """`<operation> <model>`."""
     model = request.get("model")
-    return f"chat {model}" if isinstance(model, str) and model else "chat"
+    return f"{operation} {model}" if isinstance(model, str) and model else operation
 
 
-def request_facts(request: Mapping[str, Json]) -> dict[str, Json]:
-    """Model asked for, seed, and whether the provider keeps state or runs tools of its own."""
+def request_facts(request: Mapping[str, Json], text: bytes | None = None) -> dict[str, Json]:
+    """Model asked for, seed, and whether the provider keeps state or runs tools of its own.
+
+    Args:
+        request: the body.
+        text: its bytes, where they are at hand (see `server_held`).
+    """
     facts: dict[str, Json] = {}
     if isinstance(model := request.get("model"), str):
         facts["model"] = model
     if isinstance(seed := request.get("seed"), int):
         facts["seed"] = seed
-    hosted = _hosted_tools(request)
+    hosted = list[Json](hosted_tools(request))
     if hosted:
         facts["hosted"] = hosted
-    if hosted or request.get("previous_response_id") is not None or request.get("conversation") is not None:
+    if hosted or server_held(request, text):
         facts["server_held"] = True
     return facts
-
-
-def _hosted_tools(request: Mapping[str, Json]) -> list[Json]:
-    """Types of tools that run at the provider: nothing of theirs passes through the boundary."""
-    tools = request.get("tools")
-    listed = cast("list[Json]", tools) if isinstance(tools, list) else []
-    kinds = [t.get("type") for t in listed if isinstance(t, dict)]
-    found: list[Json] = [k for k in kinds if isinstance(k, str) and k not in _OWN_TOOLS]
-    if request.get("web_search_options") is not None:
-        found.append("web_search")
-    return found
 
 
 def response_facts(response: Json) -> Attrs:
@@ -59,19 +80,13 @@ def response_facts(response: Json) -> Attrs:
     for ours, theirs in (("model", "model"), ("fingerprint", "system_fingerprint"), ("service_tier", "service_tier")):
         if isinstance(text := response.get(theirs), str):
             facts[ours] = text
-    if isinstance(reason := _finish_reason(response), str):
+    if (reason := finish_reason_of(response)) is not None:
         facts["finish_reason"] = reason
     usage = response.get("usage")
     if isinstance(usage, dict):
         facts["usage"] = usage
         _tokens(usage, facts)
     return facts
-
-
-def _finish_reason(response: Mapping[str, Json]) -> Json:
-    choices = response.get("choices")
-    first = choices[0] if isinstance(choices, list) and choices else None
-    return first.get("finish_reason") if isinstance(first, dict) else None
 
 
 def _tokens(usage: Mapping[str, Json], facts: dict[str, Json]) -> None:
@@ -89,7 +104,7 @@ def endpoint_of(path: str) -> str:
     parts = [part for part in path.partition("?")[0].split("/") if part]
     kept = parts[:1]
     for part in parts[1:]:
-        if not part.isalpha():
+        if not _NAME.fullmatch(part):
             break
         kept.append(part)
     return "/" + "/".join(kept)

@@ -15,7 +15,7 @@ from agentloupe.words.exchange import answer_in, content_of, exchange, header_of
 __all__ = ["FAMILIES", "facts_of", "library_of", "rebuilt", "stored"]
 
 FAMILIES = ("httpx", "httpx2")
-_OF_THE_WIRE = ("content-encoding", "transfer-encoding")  # they say how bytes travelled, not what they are
+_OF_THE_WIRE = (b"content-encoding", b"transfer-encoding")  # they say how bytes travelled, not what they are
 _REQUEST_ID = ("x-request-id", "request-id")
 
 
@@ -49,7 +49,7 @@ def rebuilt(answer: dict[str, Json], request: Any) -> Any:
         request: the request that it answers now; it decides between httpx and httpx2.
     """
     library = library_of(request)
-    headers = headers_of(answer)
+    headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers_of(answer)]
     kept = [(name, value) for name, value in headers if name.lower() not in _OF_THE_WIRE]
     extensions = {name: str(answer.get(name) or "").encode("latin-1") for name in ("http_version", "reason_phrase")}
     response = library.Response(

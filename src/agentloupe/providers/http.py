@@ -21,7 +21,7 @@ from agentloupe.providers import chat
 from agentloupe.providers.assembling import assembled, first_token_ms, is_done
 from agentloupe.providers.exchange import facts_of, library_of, rebuilt, stored
 from agentloupe.providers.httpstream import head_of, is_stream, played, teed, whole
-from agentloupe.providers.openai_calls import SENDING
+from agentloupe.providers.sending import SENDING
 from agentloupe.providers.tries import Tries
 from agentloupe.words.call import Attrs, Call
 from agentloupe.words.canonical import Json

@@ -11,7 +11,7 @@ from typing import Any, Literal, cast
 
 from agentloupe.engine import project
 from agentloupe.engine.cassette import Cassette, Take, takes_of
-from agentloupe.engine.cautions import cautions, hosted_tools, may_write, read_history
+from agentloupe.engine.cautions import cautions, may_write, read_history
 from agentloupe.engine.cut import Cut, cut_at, cut_at_start, index_of
 from agentloupe.engine.edits import Edit
 from agentloupe.engine.forker import Ended, Forker, ForkOpener, ForkPlan
@@ -31,6 +31,7 @@ from agentloupe.verbs.looping import tool_functions
 from agentloupe.verbs.replaying import agent_named, arguments_of, rules_in, to_the_end, way_back
 from agentloupe.words.call import Effect
 from agentloupe.words.canonical import Json, key_of
+from agentloupe.words.dialects import hosted_tools
 from agentloupe.words.errors import Corrupt, ForkRefused, LoupeError, RunNotFound, UsageError
 from agentloupe.words.run import Engine, Run
 

@@ -297,9 +297,9 @@ def replay_launch(spec: dict[str, Json]) -> ReplayLaunch:
     Raises:
         ReplayRefused: the recording cannot be read.
     """
-    from agentloupe.providers import openai
+    from agentloupe.verbs.launch import wrap_clients
 
-    openai.install()
+    wrap_clients()
     made = ReplayLaunch(spec)
     made.shut()
     return made

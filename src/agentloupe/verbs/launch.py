@@ -237,10 +237,11 @@ def _name_of(words: Sequence[str]) -> str:
 
 def wrap_clients() -> None:
     """Puts the clients of model SDKs under the boundary that the script makes from now on, without importing any SDK."""
-    if "openai" in sys.modules:
-        _install_openai()
-    elif not any(isinstance(finder, _WhenImported) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _WhenImported("openai", _install_openai))
+    for sdk in _SDKS:
+        if sdk in sys.modules:
+            _install()
+        elif not any(isinstance(finder, _WhenImported) and finder.name == sdk for finder in sys.meta_path):
+            sys.meta_path.insert(0, _WhenImported(sdk, _install))
 
 
 @contextmanager
@@ -251,28 +252,31 @@ def wrapping_clients() -> Generator[None]:
         yield
     finally:
         sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, _WhenImported)]
-        if "openai" in sys.modules:
-            from agentloupe.providers import openai
+        if not sys.modules.keys().isdisjoint(_SDKS):
+            from agentloupe.providers import clients
 
-            openai.uninstall()
+            clients.uninstall()
 
 
-def _install_openai() -> None:
-    from agentloupe.providers import openai
+_SDKS = ("openai", "anthropic")
 
-    openai.install()
+
+def _install() -> None:
+    from agentloupe.providers import clients
+
+    clients.install()
 
 
 class _WhenImported(MetaPathFinder):
     """Does something right after a module has been imported for the first time; then it is gone."""
 
     def __init__(self, name: str, then: Callable[[], None]) -> None:
-        self._name = name
+        self.name = name
         self._then = then
 
     def find_spec(self, fullname: str, path: object, target: ModuleType | None = None) -> ModuleSpec | None:
         """Finds the module as it would be found without us, and looks on while it is executed."""
-        if fullname != self._name:
+        if fullname != self.name:
             return None
         sys.meta_path.remove(self)
         spec = find_spec(fullname)

@@ -1,4 +1,4 @@
-"""The body of a chat request as the OpenAI SDK will send it, known before it is sent.
+"""The body of a request as a model SDK will send it, known before it is sent.
 
 The SDK's own way from arguments to bytes costs a millisecond for a short request and tens for a long one. A replay sends
 nothing, so it need not walk it: this is the same result by serialisation. That it is the same is checked at every
@@ -8,6 +8,7 @@ recorded call against the bytes that went out (`Body.differs`).
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
@@ -106,23 +107,31 @@ def _settle(value: Any) -> Any:
 # --- values -----------------------------------------------------------------------------------------------------------
 
 
-@lru_cache(1)
-def _sdk_types() -> tuple[tuple[type, ...], type]:
-    """(the SDK's marks for "not given", the base of its objects)."""
-    import openai
+_SDKS = ("openai", "anthropic")
 
-    marks = tuple(mark for name in ("NotGiven", "Omit") if isinstance(mark := getattr(openai, name, None), type))
-    return marks, openai.BaseModel.__mro__[1]
+
+@lru_cache(8)
+def _marks(loaded: tuple[str, ...]) -> tuple[type, ...]:
+    """The marks for "not given" of these SDKs."""
+    modules = [sys.modules[f"{name}._types"] for name in loaded]
+    named = [getattr(module, name, None) for module in modules for name in ("NotGiven", "Omit")]
+    return tuple(mark for mark in named if isinstance(mark, type))
 
 
 def left_out(value: object) -> bool:
-    """Whether this is one of the SDK's marks for "not given"."""
-    return isinstance(value, _sdk_types()[0])
+    """Whether this is one of an SDK's marks for "not given"."""
+    return isinstance(value, _marks(tuple(name for name in _SDKS if f"{name}._types" in sys.modules)))
+
+
+def _is_object(value: object) -> bool:
+    """Whether this is an object of an SDK, or another model of pydantic: they dump those alike."""
+    base = getattr(sys.modules.get("pydantic"), "BaseModel", None)
+    return base is not None and isinstance(value, base)
 
 
 def _plain(value: Any) -> Any:
     """One level of what orjson does not know."""
-    if isinstance(value, _sdk_types()[1]):
+    if _is_object(value):
         return _dumped(value)
     if isinstance(value, date):
         return value.isoformat()

@@ -1,0 +1,305 @@
+"""Any request of a model SDK as a call of the boundary.
+
+Clients that Stainless makes (`openai`, `anthropic`) send everything through one method, `request(cast_to, options)`. What
+is recorded is the exchange that came of it; what the program gets, live and in a replay, is what the SDK itself makes of
+that exchange: its own types, its own exceptions, raw responses with their bytes and headers.
+
+    asked = request_call(client, sdk, cast_to, options, ...)
+    answer = asked.after(ambient.call(asked.call, asked.send))
+
+- An answer that the program gets parsed is stored as the provider's JSON. Where bytes or headers can be seen (raw
+  responses, files) and for endpoints that are no model, the exchange is stored (`words.exchange`).
+- One call, whatever the SDK tries inside; a replay gives the last exchange to the SDK, and waits for nothing.
+- A failed call is its exception, as of every call.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import sys
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol, cast
+
+from agentloupe.ports import codecs
+from agentloupe.providers import chat, sdk_body
+from agentloupe.providers.chat import QUERY
+from agentloupe.providers.exchange import facts_of, stored
+from agentloupe.providers.sdk_asked import Asked, asked, asks_raw, name_of
+from agentloupe.providers.sdk_body import Body
+from agentloupe.providers.sending import IDS, SENDING, Sending
+from agentloupe.words.call import Attrs, Call
+from agentloupe.words.canonical import Json, dumps
+from agentloupe.words.errors import ReplayRefused
+from agentloupe.words.exchange import exchange, is_exchange
+
+__all__ = ["Passed", "Requested", "Sdk", "request_call"]
+
+_log = logging.getLogger("agentloupe")
+
+
+class Sdk(Protocol):
+    """The SDK's own doing, of one client."""
+
+    def send(self, options: Any) -> Any:
+        """Sends a request as the SDK does; an awaitable where the client is async."""
+        ...
+
+    def read(self, options: Any, answer: dict[str, Json], retries: int) -> Any:
+        """What the SDK makes of a stored exchange; an awaitable where the client is async."""
+        ...
+
+
+@dataclass(slots=True)
+class _Kept:
+    """A recorded answer that the SDK has not read yet; `bare` where of its headers only ids were kept."""
+
+    exchange: dict[str, Json]
+    bare: bool
+    retries: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Unread:
+    """An answer that came, and that the SDK could not read: the exception is the program's, the answer is recorded."""
+
+    error: Exception
+
+
+class Passed:
+    """A request that is passed on without being recorded: the run says so, a replay refuses it."""
+
+    def __init__(self, send: Callable[[], Any], name: str, asked: Json, why: str) -> None:
+        self._send = send
+        self._why = why
+        self.call = Call(
+            kind="other",
+            name=name,
+            input=asked,
+            attrs={"not_recorded": why},
+            encode=lambda _: {"not_recorded": why},
+            decode=self._refuse,
+        )
+
+    def send(self) -> Any:
+        """Passes the request on."""
+        _warn(f"{self.call.name}: {self._why}")
+        return self._send()
+
+    async def asend(self) -> Any:
+        """Async twin of `send`."""
+        _warn(f"{self.call.name}: {self._why}")
+        return await self._send()
+
+    def after(self, answer: Any) -> Any:
+        """What the caller of the SDK gets."""
+        return answer
+
+    async def aafter(self, answer: Any) -> Any:
+        """Async twin of `after`."""
+        return answer
+
+    def _refuse(self, _: Json) -> object:
+        raise ReplayRefused(
+            f"{self.call.name}: {self._why}, so there is nothing to answer it with",
+            reason="not_recorded",
+            hint="nothing was sent",
+        )
+
+
+class Requested:
+    """A request and its whole answer.
+
+    Args:
+        client: whose request it is.
+        sdk: sends and reads.
+        options: as the SDK's method made them.
+        asked: what is asked, as JSON.
+        plain: whether the program sees nothing of the answer but what it parses to.
+    """
+
+    def __init__(self, client: Any, sdk: Sdk, options: Any, asked: Asked, plain: bool) -> None:
+        self._sdk = sdk
+        self._options = options
+        self._asked = asked
+        self._plain = plain
+        self._by_value = bool(getattr(client, "_middleware", ()))
+        self._async = inspect.iscoroutinefunction(inspect.unwrap(cast("Any", type(client)).request))
+        self._sent: Sending | None = None
+        self.call = Call(
+            kind=asked.kind,
+            name=asked.name,
+            input=asked.input,
+            attrs={**asked.facts, "provider": chat.provider_of(client.base_url)},
+            encode=self._encode,
+            decode=self._decode,
+            complete=_complete,
+            facts=facts_of,
+            resend=self._resend if asked.kind == "llm" else None,
+            lost=asked.body.lost if asked.body is not None else (),
+        )
+
+    # --- live ---------------------------------------------------------------------------------------------------------
+
+    def send(self) -> Any:
+        """Performs the call."""
+        return self._sending(self._options, self._asked.body)
+
+    async def asend(self) -> Any:
+        """Async twin of `send`."""
+        return await self._asending(self._options, self._asked.body)
+
+    def _resend(self, body: Json) -> Any:
+        edited = dict(cast("dict[str, Json]", body))
+        changed = {"params": edited.pop(QUERY, None) or {}, "json_data": edited, "extra_json": None}
+        options = self._options.model_copy(update=changed)
+        sending = self._asending if self._async else self._sending
+        return sending(options, sdk_body.json_copy(edited))
+
+    def _sending(self, options: Any, body: Body | None) -> Any:
+        with self._watch(body) as sending:
+            try:
+                return self._sdk.send(options)
+            except Exception as error:
+                if sending.response is None:
+                    raise
+                return _Unread(error)
+
+    async def _asending(self, options: Any, body: Body | None) -> Any:
+        with self._watch(body) as sending:
+            try:
+                return await self._sdk.send(options)
+            except Exception as error:
+                if sending.response is None:
+                    raise
+                return _Unread(error)
+
+    @contextmanager
+    def _watch(self, body: Body | None) -> Generator[Sending]:
+        self._sent = sending = Sending(body)
+        token = SENDING.set(sending)
+        try:
+            yield sending
+        except BaseException as error:
+            sending.failed(error)
+            raise
+        finally:
+            SENDING.reset(token)
+
+    def _encode(self, answer: object) -> Json:
+        response = self._sent.response if self._sent is not None else None
+        if self._by_value or response is None:
+            return {"value": codecs.encode(answer).wire}
+        if self._plain:
+            found = _json_in(response)
+            if found is not None:
+                return found
+        return stored(response)
+
+    # --- in a replay --------------------------------------------------------------------------------------------------
+
+    def _decode(self, output: Json) -> object:
+        if self._by_value and isinstance(output, dict) and output.keys() == {"value"}:
+            return codecs.decode(output["value"])
+        if isinstance(output, dict) and is_exchange(output):
+            return _Kept(output, bare=False)
+        return _Kept(_as_exchange(output), bare=True)
+
+    # --- both ---------------------------------------------------------------------------------------------------------
+
+    def after(self, answer: Any) -> Any:
+        """What the caller of the SDK gets."""
+        if isinstance(answer, _Kept):
+            answer = self._sdk.read(self._reading(), answer.exchange, answer.retries)
+        return _raised(answer)
+
+    async def aafter(self, answer: Any) -> Any:
+        """Async twin of `after`."""
+        if isinstance(answer, _Kept):
+            answer = await self._sdk.read(self._reading(), answer.exchange, answer.retries)
+        return _raised(answer)
+
+    def _reading(self) -> Any:
+        """The options under which an exchange is read: nothing of them is sent, so they hold no files."""
+        body = self._asked.body
+        changed = {"json_data": body.value if body else None, "extra_json": None, "files": None, "content": None}
+        return self._options.model_copy(update={n: v for n, v in changed.items() if hasattr(self._options, n)})
+
+
+def _raised(answer: Any) -> Any:
+    if isinstance(answer, _Unread):
+        raise answer.error
+    return answer
+
+
+def _complete(kept: object, facts: Attrs) -> object:
+    """Puts on a recorded answer what stands beside it: ids that came in headers, how often the SDK tried."""
+    if isinstance(kept, _Kept):
+        tries = facts.get("tries")
+        kept.retries = len(tries) - 1 if isinstance(tries, list) and tries else 0
+        if kept.bare:
+            headers = cast("list[Json]", kept.exchange["headers"])
+            headers += [[name, facts[fact]] for name, fact in IDS.items() if isinstance(facts.get(fact), str)]
+    return kept
+
+
+def _json_in(response: Any) -> Json:
+    """The JSON of an answer; `None` where it is none, or where its value does not tell all of its text."""
+    content: bytes = response.content
+    kind = str(response.headers.get("content-type", "")).partition(";")[0].strip().lower()
+    if not kind.endswith("json") or any(mark in content for mark in (b"NaN", b"Infinity")):
+        return None
+    try:
+        found = cast("Json", response.json())
+    except ValueError:
+        return None
+    return None if isinstance(found, dict) and is_exchange(found) else found
+
+
+def _as_exchange(answer: Json) -> dict[str, Json]:
+    headers = [("content-type", "application/json")]
+    return exchange(200, headers, dumps(answer), http_version="HTTP/1.1", reason_phrase="OK")
+
+
+# --- from options -----------------------------------------------------------------------------------------------------
+
+
+def request_call(client: Any, sdk: Sdk, cast_to: Any, options: Any, stream: bool) -> Requested | Passed:
+    """The call behind any request of an SDK: `request(cast_to, options, stream=stream)`."""
+    raw = asks_raw(options.headers)
+    wanted = asked(options)
+    why = _why_not(client, options, raw, stream) or (wanted if isinstance(wanted, str) else None)
+    if why is not None or isinstance(wanted, str):
+        about: Json = {"method": options.method.upper(), "path": options.url.partition("?")[0]}
+        return Passed(lambda: sdk.send(options), name_of(options), about, why or "")
+    plain = wanted.kind == "llm" and raw is None and _is_parsed(cast_to)
+    return Requested(client, sdk, options, wanted, plain)
+
+
+def _why_not(client: Any, options: Any, raw: str | None, stream: bool) -> str | None:
+    """Why this request is not recorded, or `None`."""
+    if stream or raw == "stream":
+        return "streams are not recorded yet"
+    if raw is not None and getattr(client, "_middleware", ()):
+        return "raw responses of a client with middleware are not recorded"
+    return None
+
+
+def _is_parsed(cast_to: Any) -> bool:
+    """Whether the SDK makes an object of an answer of this type, of which nothing shows bytes or headers."""
+    if not inspect.isclass(cast_to):
+        return True  # a union, an alias
+    base = getattr(sys.modules.get("pydantic"), "BaseModel", None)
+    return base is not None and issubclass(cast_to, base)
+
+
+_warned: set[str] = set()
+
+
+def _warn(what: str) -> None:
+    """Once for each kind of request in a process."""
+    if what not in _warned:
+        _warned.add(what)
+        _log.warning("%s; this run can be read, but not replayed past this call", what)

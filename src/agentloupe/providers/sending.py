@@ -1,0 +1,90 @@
+"""One request on its way through a client library: its tries, what went out, what came back."""
+
+from __future__ import annotations
+
+import sys
+from contextvars import ContextVar
+from typing import Any
+
+from agentloupe.ports import ambient
+from agentloupe.providers.sdk_body import Body
+from agentloupe.providers.tries import Tries
+
+__all__ = ["IDS", "SENDING", "Sending", "answered", "try_ended"]
+
+IDS = {"x-request-id": "request_id", "request-id": "request_id", "anthropic-workspace-id": "workspace_id"}
+"""Headers that SDKs put on their objects, and the facts that they become."""
+
+
+class Sending:
+    """One call on its way through the SDK.
+
+    Attributes:
+        request: the last request that went out.
+        response: the response that the SDK accepted; `None` until it did.
+        retries: how many tries failed before that one.
+    """
+
+    __slots__ = ("_body", "request", "response", "retries", "tries")
+
+    def __init__(self, body: Body | None) -> None:
+        self._body = body
+        self.tries = Tries()
+        self.request: Any = None
+        self.response: Any = None
+        self.retries = 0
+
+    def goes_out(self, request: Any) -> None:
+        """The SDK made a request and is about to send it."""
+        self.request = request
+        self.tries.begin()
+
+    def came_back(self, response: Any, retries: int = 0) -> None:
+        """The SDK has an answer that it accepts."""
+        self.tries.end(status=response.status_code)
+        self.response = response
+        self.retries = retries
+        self._note(response)
+
+    def failed(self, error: BaseException) -> None:
+        """The SDK gives up."""
+        cause = error.__cause__ or error
+        status = getattr(error, "status_code", None)
+        self.tries.end(status=status, error=None if status else type(cause).__name__)
+        response = getattr(error, "response", None)
+        if response is not None:
+            self._note(response)
+
+    def _note(self, response: Any) -> None:
+        for name, fact in IDS.items():
+            if (found := response.headers.get(name)) is not None:
+                ambient.note(fact, found)
+        try:
+            sent: object = response.request.content or self.request.content
+        except (AttributeError, RuntimeError):
+            return  # a streamed body, a response without its request
+        other = self._body.differs(sent) if isinstance(sent, bytes) and self._body is not None else None
+        if other is not None:
+            ambient.note("sent", other)
+
+
+SENDING: ContextVar[Sending | None] = ContextVar("agentloupe_sending", default=None)
+"""The call that this code is sending, if any."""
+
+
+def try_ended(response: Any) -> None:
+    """A try failed, the SDK will wait and try again."""
+    sending = SENDING.get()
+    if sending is None:
+        return
+    if response is not None:
+        sending.tries.end(status=response.status_code)
+    else:
+        sending.tries.end(error=type(sys.exc_info()[1]).__name__)
+
+
+def answered(response: Any, retries: int) -> None:
+    """The SDK has an answer that it accepts."""
+    sending = SENDING.get()
+    if sending is not None and response is not None:
+        sending.came_back(response, retries)

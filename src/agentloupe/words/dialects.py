@@ -1,0 +1,91 @@
+"""What requests and answers of models say, in each of the forms that providers speak. Reads, never decides.
+
+Chat completions (`messages`, `choices`), OpenAI Responses (`input`, `output`) and Anthropic messages (`messages` with
+content blocks, `content`). A form that is not known says nothing, which is never taken for "there is none".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from agentloupe.words.canonical import Json
+
+__all__ = ["finish_reason_of", "hosted_tools", "server_held"]
+
+_RUN_HERE: Final = frozenset({"function", "custom", "local_shell", "apply_patch", "computer", "computer_use_preview"})
+_RUN_HERE_DATED: Final = ("bash_", "text_editor_", "computer_", "memory_")
+"""Beginnings of tool types that a provider describes and the program runs; behind them stands a date."""
+_HOLDERS: Final = ("previous_response_id", "conversation", "container")
+
+
+# --- what a provider does and keeps -----------------------------------------------------------------------------------
+
+
+def hosted_tools(request: Mapping[str, Json]) -> list[str]:
+    """Types of the tools that run at the provider (web search, code, MCP), in order; nothing of theirs passes by here."""
+    listed = request.get("tools")
+    found = [kind for tool in listed if (kind := _hosted(tool))] if isinstance(listed, list) else []
+    if request.get("web_search_options") is not None:
+        found.append("web_search")
+    if request.get("mcp_servers"):
+        found.append("mcp")
+    return list(dict.fromkeys(found))
+
+
+def _hosted(tool: Json) -> str | None:
+    kind = tool.get("type") if isinstance(tool, dict) else None
+    if not isinstance(tool, dict) or not isinstance(kind, str) or kind in _RUN_HERE or kind.startswith(_RUN_HERE_DATED):
+        return None
+    place = tool.get("environment")
+    here = tool.get("execution") == "client" or (isinstance(place, dict) and place.get("type") == "local")
+    return None if here else kind
+
+
+def server_held(request: Mapping[str, Json], text: bytes | None = None) -> bool:
+    """Whether the provider holds a part of what is asked: a conversation, a stored prompt, files.
+
+    Args:
+        request: the whole request.
+        text: its bytes, where they are at hand: files are looked for in them. Without it they are looked for in `request`.
+    """
+    if any(request.get(name) is not None for name in _HOLDERS):
+        return True
+    prompt = request.get("prompt")
+    if isinstance(prompt, dict) and prompt.get("id") is not None:
+        return True
+    if text is not None and b'"file_id' not in text and b'"item_reference"' not in text:
+        return False
+    return any(_names_a_holding(part) for part in _parts(request))
+
+
+def _parts(request: Mapping[str, Json]) -> Iterator[dict[str, Json]]:
+    """All objects in the history and the tools, at any depth."""
+    stack: list[Json] = [request.get(name) for name in ("messages", "input", "tools", "system")]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, list):
+            stack.extend(item)
+        elif isinstance(item, dict):
+            yield item
+            stack.extend(item.values())
+
+
+def _names_a_holding(part: dict[str, Json]) -> bool:
+    return isinstance(part.get("file_id"), str) or part.get("type") == "item_reference" or bool(part.get("file_ids"))
+
+
+# --- answers ----------------------------------------------------------------------------------------------------------
+
+
+def finish_reason_of(answer: Json) -> str | None:
+    """Why a model stopped, in the provider's word; `None` where it does not say."""
+    if not isinstance(answer, dict):
+        return None
+    choices = answer.get("choices")
+    first = choices[0] if isinstance(choices, list) and choices else None
+    said = first.get("finish_reason") if isinstance(first, dict) else answer.get("stop_reason")
+    if answer.get("object") == "response":
+        cut = answer.get("incomplete_details")
+        said = (cut.get("reason") if isinstance(cut, dict) else None) or answer.get("status")
+    return said if isinstance(said, str) else None
