@@ -77,13 +77,9 @@ def script(tmp_path: Path) -> Path:
 
 
 def record_script(store: Store, script: Path, question: str = "hi") -> str:
-    import subprocess
+    from agentloupe.verbs.running import run_recorded
 
-    from agentloupe.verbs import launch
-
-    spec = launch.write_spec(script.parent / "record.json", "record", {"db": store.url})
-    done = subprocess.run(launch.command(spec, ["python", str(script), question]), capture_output=True, check=False)
-    assert done.returncode == 0, done.stderr
+    assert run_recorded(["python", str(script), question], db=store.url).code == 0
     (script.parent / "log").unlink()
     return store.runs()[0].id
 

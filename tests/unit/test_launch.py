@@ -1,8 +1,9 @@
-"""Scripts under a launch: run as `__main__`, recorded, with their own exit code."""
+"""Programs under a recording: started as they were typed, with nothing about them changed but that they are recorded."""
 
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,8 +13,10 @@ import pytest
 from agentloupe.ports.protocols import Store
 from agentloupe.store import open_url
 from agentloupe.verbs import launch
-from agentloupe.words.errors import UsageError
-from agentloupe.words.jsontext import Json, loads
+from agentloupe.verbs.onstart.sitecustomize import HERE
+from agentloupe.verbs.running import Ran, run_recorded
+from agentloupe.words.errors import StoreError, UsageError
+from agentloupe.words.jsontext import loads
 
 AGENT = """
 import sys
@@ -37,43 +40,59 @@ print(loupe.env("SOME", "default"))
 loupe.check("done", True)
 sys.exit(int(sys.argv[1]))
 """
+FACTS = """
+import atexit, inspect, json, os, signal, sys, threading, traceback
+def facts():
+    main = sys.modules["__main__"]
+    return {
+        "name": __name__, "file": globals().get("__file__"), "argv": sys.argv, "path": sys.path,
+        "spec": getattr(main.__spec__, "name", None), "package": __package__, "flags": list(sys.flags), "orig": sys.orig_argv,
+        "globals": sorted(globals()), "depth": len(inspect.stack()), "last": os.path.basename(inspect.stack()[-1].filename),
+        "stdin": sys.stdin.read(), "isatty": sys.stdout.isatty(), "cwd": os.getcwd(),
+        "int": str(signal.getsignal(signal.SIGINT)), "threads": threading.active_count(),
+        "warnings": sys.warnoptions, "exit": sys.exit.__name__,
+    }
+print(json.dumps(facts(), default=str, sort_keys=True))
+"""
 
 
-def start(workdir: Path, *script: str, **fields: Json) -> subprocess.CompletedProcess[str]:
-    spec = launch.write_spec(
-        workdir / "spec.json", "record", {"db": str(workdir / "x.db"), "report": str(workdir / "report.json"), **fields}
-    )
-    words = launch.command(spec, script)
-    return subprocess.run(words, cwd=workdir, capture_output=True, text=True, check=False, env={**os.environ})
+def start(workdir: Path, *script: str, **fields: object) -> tuple[Ran, str]:
+    with (workdir / "said").open("w+b") as said:
+        ran = run_recorded(script, db=str(workdir / "x.db"), output=said, **fields)  # type: ignore[arg-type]
+        said.seek(0)
+        return ran, said.read().decode()
 
 
 def opened(workdir: Path) -> Store:
     return open_url(workdir / "x.db", create=False)
 
 
+def write(workdir: Path, name: str, text: str) -> None:
+    (workdir / name).write_text(text, "utf-8")
+
+
 def test_a_script_with_an_agent(workdir: Path) -> None:
-    (workdir / "my_agent.py").write_text(AGENT, "utf-8")
-    (workdir / "beside.py").write_text("SUFFIX = '!'", "utf-8")
-    done = start(
-        workdir, "python", "my_agent.py", "hi", name="nightly", tags=["t"], argv=["python", "my_agent.py", "hi"]
-    )
-    assert (done.stdout, done.returncode) == ("hi!\n", 0), done.stderr
+    write(workdir, "my_agent.py", AGENT)
+    write(workdir, "beside.py", "SUFFIX = '!'")
+    ran, said = start(workdir, "python", "my_agent.py", "hi", name="nightly", tags=["t"])
+    assert (said, ran.code, ran.programs) == ("hi!\n", 0, 1)
     store = opened(workdir)
     (run,) = store.runs()
     assert (run.agent, run.name, run.tags, run.status) == ("assistant", "nightly", ("t",), "ok")
     started = store.recording(run.id).events[0]
     assert started.attrs["entry"] == "my_agent:assistant"
     assert started.attrs["argv"] == ["python", "my_agent.py", "hi"]
-    assert f"recorded {run.id}" in done.stderr
-    assert "NO MODEL CALL" in done.stderr
-    assert loads((workdir / "report.json").read_bytes()) == {"runs": [run.id], "exit_code": 0}
+    assert (ran.runs, ran.whole, ran.models) == ([run.id], {run.id}, False)
+    loud, last = ran.said()
+    assert loud.startswith("NO MODEL CALL WAS RECORDED")
+    assert last == f"recorded {run.id}"
     store.close()
 
 
-def test_calls_outside_of_any_run_make_one_around_the_script(workdir: Path) -> None:
-    (workdir / "stray.py").write_text(STRAY, "utf-8")
-    done = start(workdir, "stray.py", "3")
-    assert (done.stdout, done.returncode) == ("default\n", 3), done.stderr
+def test_calls_outside_of_any_run_make_one_around_the_program(workdir: Path) -> None:
+    write(workdir, "stray.py", STRAY)
+    ran, said = start(workdir, "stray.py", "3")
+    assert (said, ran.code) == ("default\n", 3)
     store = opened(workdir)
     (run,) = store.runs()
     assert (run.agent, run.status, run.error) == ("stray", "error", "SystemExit")
@@ -84,61 +103,178 @@ def test_calls_outside_of_any_run_make_one_around_the_script(workdir: Path) -> N
 def test_a_module_is_run_as_main(workdir: Path) -> None:
     package = workdir / "pack"
     package.mkdir()
-    (package / "__init__.py").write_text("", "utf-8")
-    (package / "job.py").write_text(
-        AGENT.replace("from beside import SUFFIX", "from pack.other import SUFFIX"), "utf-8"
-    )
-    (package / "other.py").write_text("SUFFIX = '?'", "utf-8")
-    done = start(workdir, "python", "-m", "pack.job", "hi")
-    assert (done.stdout, done.returncode) == ("hi?\n", 0), done.stderr
+    write(package, "__init__.py", "")
+    write(package, "job.py", AGENT.replace("from beside import SUFFIX", "from .other import SUFFIX"))
+    write(package, "other.py", "SUFFIX = '?'")
+    ran, said = start(workdir, "python", "-m", "pack.job", "hi")
+    assert (said, ran.code) == ("hi?\n", 0)
     store = opened(workdir)
     assert store.recording(store.runs()[0].id).events[0].attrs["entry"] == "pack.job:assistant"
     store.close()
 
 
-def test_a_script_that_records_nothing_is_told_so_loudly(workdir: Path) -> None:
-    (workdir / "plain.py").write_text("print(__name__, __file__)", "utf-8")
-    done = start(workdir, "plain.py")
-    assert (done.stdout, done.returncode) == ("__main__ plain.py\n", 0)
-    assert "NOTHING WAS RECORDED" in done.stderr
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["facts.py", "a", "-b"],
+        ["-u", "-W", "error::FutureWarning", "-X", "utf8", "facts.py"],
+        ["-m", "facts", "x"],
+        ["-c", FACTS, "y"],
+        ["-"],
+    ],
+    ids=["script", "options", "module", "command", "stdin"],
+)
+def test_a_program_finds_everything_as_without(workdir: Path, words: list[str]) -> None:
+    write(workdir, "facts.py", FACTS)
+    given = FACTS.encode() if words == ["-"] else b"typed"
+    plain = subprocess.run([sys.executable, *words], input=given, capture_output=True, check=True)
+    seen = subprocess.run(
+        [sys.executable, "-m", "agentloupe", "run", "--db", "x.db", "--", sys.executable, *words],
+        input=given,
+        capture_output=True,
+        check=True,
+    )
+    assert loads(seen.stdout) == loads(plain.stdout)
+
+
+def test_what_it_starts_is_recorded_too(workdir: Path) -> None:
+    """A spawned worker, and a program that a program starts."""
+    write(
+        workdir,
+        "many.py",
+        "import multiprocessing, subprocess, sys\nimport agentloupe as loupe\n"
+        "def work(n):\n    loupe.check('worked', True)\n    return n\n"
+        "if __name__ == '__main__':\n"
+        "    with multiprocessing.get_context('spawn').Pool(1) as pool:\n        print(pool.map(work, [1, 2]))\n"
+        "    subprocess.run([sys.executable, '-c', 'import agentloupe; agentloupe.check(\"child\", True)'], check=True)\n",
+    )
+    write(workdir, "tool", f"#!/bin/sh\nexec {sys.executable} many.py\n")
+    (workdir / "tool").chmod(0o755)
+    ran, said = start(workdir, "sh", "-c", "./tool")
+    assert (said, ran.code) == ("[1, 2]\n", 0), ran
+    assert ran.programs >= 3
+    store = opened(workdir)
+    assert sorted(run.agent for run in store.runs()) == ["many", "python"]
+    store.close()
+
+
+def test_a_sitecustomize_of_the_users_own_is_imported_too(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(workdir, "sitecustomize.py", "import sys; sys.theirs = True")
+    write(workdir, "s.py", "import sys, sitecustomize, os; print(sys.theirs, os.path.basename(sitecustomize.__file__))")
+    monkeypatch.setenv("PYTHONPATH", str(workdir))
+    ran, said = start(workdir, "python", "s.py")
+    assert (said, ran.code, ran.programs) == ("True sitecustomize.py\n", 0, 1)
 
 
 @pytest.mark.parametrize(
-    ("code", "exit_code", "says"),
+    ("code", "exit_code", "says", "status"),
     [
-        ("raise ValueError('x')", 1, "ValueError: x"),
-        ("raise SystemExit('a text')", 1, "a text"),
-        ("raise KeyboardInterrupt", 130, ""),
-        ("import sys; sys.exit(None)", 0, ""),
-        ("def broken(:", 1, "SyntaxError"),
+        ("raise ValueError('x')", 1, "ValueError: x", "error"),
+        ("raise SystemExit('a text')", 1, "a text", "ok"),  # nobody is told of a bare one
+        ("import sys; sys.exit('a text')", 1, "a text", "error"),
+        ("exit(3)", 3, "", "error"),
+        ("import sys; sys.exit(None)", 0, "", "ok"),
+        ("import os; os._exit(4)", 4, "", "error"),
+        ("import sys\ntry:\n    sys.exit(5)\nexcept SystemExit:\n    pass", 0, "", "ok"),
+        ("raise KeyboardInterrupt", 128 + signal.SIGINT, "KeyboardInterrupt", "cancelled"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", 128 + signal.SIGKILL, "", "interrupted"),
     ],
 )
-def test_exit_codes_are_the_scripts(workdir: Path, code: str, exit_code: int, says: str) -> None:
-    (workdir / "s.py").write_text(code, "utf-8")
-    done = start(workdir, "s.py")
-    assert done.returncode == exit_code
-    assert says in done.stderr
-    assert "launch.py" not in done.stderr, "the traceback is the script's own"
-    assert "runpy" not in done.stderr
+def test_a_programs_end_is_its_own(workdir: Path, code: str, exit_code: int, says: str, status: str) -> None:
+    write(workdir, "s.py", f"import agentloupe\nagentloupe.check('begun', True)\n{code}\n")
+    ran, said = start(workdir, "python", "s.py")
+    assert ran.code == exit_code
+    assert says in said
+    assert "agentloupe/verbs" not in said, "the traceback is the program's own"
+    store = opened(workdir)
+    (run,) = store.runs()
+    assert run.status == status
+    store.close()
 
 
-def test_a_missing_script_and_a_broken_spec_are_one_line(workdir: Path) -> None:
-    with pytest.raises(UsageError, match=r"no such script: nowhere\.py"):
-        launch.command(workdir / "spec.json", ["python", "nowhere.py"])
-    (workdir / "spec.json").write_text("{", "utf-8")
-    words = [sys.executable, "-m", "agentloupe.verbs.launch", "spec.json", "--", "x.py"]
-    broken = subprocess.run(words, cwd=workdir, capture_output=True, text=True, check=False)
-    assert (broken.returncode, broken.stderr.count("\n")) == (3, 1)
+def test_a_traceback_is_the_very_same(workdir: Path) -> None:
+    write(workdir, "s.py", "def f():\n    return 1 / 0\nf()\n")
+    plain = subprocess.run([sys.executable, "s.py"], capture_output=True, text=True, check=False)
+    assert start(workdir, "python", "s.py")[1] == plain.stderr
+    write(workdir, "s.py", "def broken(:")
+    plain = subprocess.run([sys.executable, "s.py"], capture_output=True, text=True, check=False)
+    assert start(workdir, "python", "s.py")[1] == plain.stderr
+
+
+def test_what_records_nothing_is_told_so_loudly(workdir: Path) -> None:
+    write(workdir, "plain.py", "print(__name__, __file__)")
+    ran, said = start(workdir, "python", "plain.py")
+    assert said == f"__main__ {workdir / 'plain.py'}\n"
+    assert ran.said()[0].startswith("NOTHING WAS RECORDED: the program opened no run")
+    ran, _ = start(workdir, "sh", "-c", "exit 6")
+    assert ran.code == 6
+    assert ran.said() == ["NOTHING WAS RECORDED: no Python program was started that finds Loupe at its start."]
+
+
+def test_an_interpreter_without_loupe(workdir: Path) -> None:
+    """A recording says so and the program runs; a replay does not let it run."""
+    import venv
+
+    venv.create(workdir / "bare", with_pip=False, symlinks=True)
+    python = str(workdir / "bare" / "bin" / "python")
+    write(workdir, "s.py", "open('ran', 'w').close()")
+    ran, _ = start(workdir, python, "s.py")
+    assert (ran.code, (workdir / "ran").exists()) == (0, True)
+    assert "cannot load agentloupe" in ran.said()[0]
+    (workdir / "ran").unlink()
+    spec = launch.write_spec(workdir / "spec.json", "replay", {})
+    refused = subprocess.run(
+        launch.python_command([python, "s.py"]),
+        env=launch.environment(spec),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (refused.returncode, (workdir / "ran").exists()) == (3, False)
+    assert "install agent-loupe there" in refused.stderr
+
+
+def test_a_store_that_cannot_be_had_stops_it_before_anything_runs(workdir: Path) -> None:
+    write(workdir, "s.py", "open('ran', 'w').close()")
+    (workdir / "x.db").mkdir()
+    with pytest.raises(StoreError):
+        start(workdir, "python", "s.py")
+    assert not (workdir / "ran").exists()
 
 
 def test_commands_as_a_user_types_them(workdir: Path) -> None:
-    spec = workdir / "spec.json"
-    (workdir / "a.py").touch()
-    head = [sys.executable, "-m", "agentloupe.verbs.launch", str(spec), "--"]
-    assert launch.command(spec, ["python", "a.py", "x"]) == [*head, "a.py", "x"]
-    assert launch.command(spec, ["a.py", "--flag"]) == [*head, "a.py", "--flag"]
-    assert launch.command(spec, ["python3", "-m", "pack.job"]) == [*head, "-m", "pack.job"]
-    assert launch.command(spec, ["/opt/python3.12", "a.py"])[0] == "/opt/python3.12"
-    for wrong in ([], ["python"], ["python", "-c", "print(1)"], ["python", "-m"], ["ls", "-l"]):
+    write(workdir, "a.py", "")
+    python = sys.executable
+    assert launch.command(["python", "a.py", "x"]) == [python, "a.py", "x"]
+    assert launch.command(["a.py", "--flag"]) == [python, "a.py", "--flag"]
+    assert launch.command(["python3", "-m", "pack.job"]) == [python, "-m", "pack.job"]
+    assert launch.command(["/opt/python3.12", "a.py"])[0] == "/opt/python3.12"
+    assert launch.command(["python", "-Xutf8", "-uc", "1", "x"]) == [python, "-Xutf8", "-uc", "1", "x"]
+    assert launch.command(["ls", "-l"])[1:] == ["-l"]
+    assert Path(launch.command(["agentloupe"])[0]).parent == Path(sys.executable).parent
+    for wrong in ([], ["no-such-program"], ["python", "nowhere.py"], ["python", "-m"], ["python", "-Iu", "a.py"]):
         with pytest.raises(UsageError):
-            launch.command(spec, wrong)
+            launch.command(wrong)
+    with pytest.raises(UsageError, match="no such script: nowhere"):
+        launch.command(["python", "-W", "error", "nowhere.py"])
+
+
+def test_a_replay_and_a_fork_start_python_only(workdir: Path) -> None:
+    write(workdir, "a.py", "")
+    write(workdir, "deaf", f"#!{sys.executable} -Es\n")
+    write(workdir, "mine", "#!/usr/bin/env python3\n")
+    write(workdir, "shell", "#!/bin/sh\n")
+    for name in ("deaf", "mine", "shell"):
+        (workdir / name).chmod(0o755)
+    assert launch.python_command(["python", "a.py"]) == [sys.executable, "a.py"]
+    python, *rest = launch.python_command(["./mine", "x"])
+    assert (Path(python).name, rest) == ("python3", ["./mine", "x"])
+    for wrong in (["./shell"], ["ls"], ["./deaf"]):
+        with pytest.raises(UsageError):
+            launch.python_command(wrong)
+
+
+def test_the_environment_is_added_to(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = workdir / "spec.json"
+    made = launch.environment(spec, {"PYTHONPATH": f"a{os.pathsep}{HERE}", "A": "b"})
+    assert made == {"LOUPE_LAUNCH": str(spec), "PYTHONPATH": os.pathsep.join([HERE, "a"]), "A": "b"}

@@ -94,7 +94,7 @@ def _forked(
 
     if code is None:
         return fork(run, None, from_step=at, store=store, wishes=wishes)
-    from agentloupe.verbs.launch import wrapping_clients
+    from agentloupe.verbs.clients import wrapping_clients
 
     with wrapping_clients():
         return fork(run, code, from_step=at, store=store, wishes=wishes)

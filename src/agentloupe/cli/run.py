@@ -1,25 +1,23 @@
-"""`agentloupe run`: record a script that uses the SDK."""
+"""`agentloupe run`: record a program without a line changed."""
 
 from __future__ import annotations
 
 import sys
-import tempfile
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from agentloupe.cli.common import Database, Debug
-from agentloupe.verbs.children import run_child
 from agentloupe.words.errors import UsageError
-from agentloupe.words.jsontext import Json
 
 
 def command(
     script: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="-- COMMAND...", help="The script, as you would type it: python my_agent.py ...", show_default=False
+            metavar="-- COMMAND...",
+            help="The program, as you would type it: python my_agent.py ...",
+            show_default=False,
         ),
     ] = None,
     name: Annotated[str | None, typer.Option(help="Name of the runs.", show_default=False)] = None,
@@ -28,23 +26,17 @@ def command(
     db: Database = None,
     debug: Debug = False,
 ) -> None:
-    """Run a Python script and record every agent in it. The exit code is the script's.
+    """Run a program and record every agent in it. The exit code is the program's.
 
-    A script that opens no run of its own is recorded as one. Example: agentloupe run --name nightly -- python my_agent.py "a question"
+    Any program that is Python or comes to start it. One that opens no run of its own is recorded as one.
+    Examples: agentloupe run --name nightly -- python my_agent.py "a question"; agentloupe run -- my-agent --verbose
     """
-    from agentloupe.verbs import launch
+    from agentloupe.verbs.running import run_recorded
 
     if not script:
         raise UsageError("run needs a command", hint="for instance: agentloupe run -- python my_agent.py")
-    fields: dict[str, Json] = {
-        "name": name,
-        "tags": list[Json](tag or ()),
-        "task_id": task,
-        "db": db,
-        "argv": list[Json](script),
-    }
-    with tempfile.TemporaryDirectory(prefix="agentloupe-") as folder:
-        spec = launch.write_spec(Path(folder) / "spec.json", "record", fields)
-        words = launch.command(spec, script)
-        sys.stdout.flush()
-        raise typer.Exit(run_child(words, insist=False))
+    sys.stdout.flush()
+    ran = run_recorded(script, name=name, tags=tag or (), task_id=task, db=db)
+    for line in ran.said():
+        sys.stderr.write(f"agentloupe: {line}\n")
+    raise typer.Exit(ran.code)

@@ -22,12 +22,10 @@ from agentloupe.demo.samples import code_of, sample_path
 from agentloupe.engine.project import load_step
 from agentloupe.engine.report import ReplayReport
 from agentloupe.ports.protocols import Store
-from agentloupe.verbs import launch
-from agentloupe.verbs.children import run_child
 from agentloupe.verbs.forking import ForkResult, fork
 from agentloupe.verbs.isolated import replay_code
+from agentloupe.verbs.running import run_recorded
 from agentloupe.words.errors import ForkRefused, LoupeError
-from agentloupe.words.jsontext import loads
 from agentloupe.words.run import Run
 from agentloupe.words.step import Step
 
@@ -111,18 +109,13 @@ class Story:
             LoupeError: the program failed, or recorded nothing.
         """
         script = _script(sample)
-        with tempfile.TemporaryDirectory(prefix="agentloupe-") as folder:
-            report = Path(folder) / "report.json"
-            fields: dict[str, Any] = {"db": self.db, "report": str(report), "argv": script, "tags": ["demo"]}
-            spec = launch.write_spec(Path(folder) / "spec.json", "record", fields)
-            with self.book(), tempfile.TemporaryFile() as said:
-                code = run_child(launch.command(spec, script), stdout=said.fileno(), stderr=said.fileno())
-                last = _last_line(said)
-            runs = _runs_in(report)
-        if code or not runs:
+        with self.book(), tempfile.TemporaryFile() as said:
+            ran = run_recorded(script, db=self.db, tags=["demo"], output=said, insist=True)
+            last = _last_line(said)
+        if ran.code or not ran.runs:
             raise LoupeError(f"the {sample} agent failed: {last}", hint="run it by itself: " + shlex.join(script))
-        self.runs[sample] = runs[-1]
-        return runs[-1]
+        self.runs[sample] = ran.runs[-1]
+        return ran.runs[-1]
 
     def did_its_part(self, sample: str) -> bool:
         """Whether the recorded model asked for what the later chapters are about: tools, and a refund."""
@@ -253,12 +246,3 @@ def _last_line(said: IO[bytes]) -> str:
     said.seek(0)
     lines = said.read().decode("utf-8", "replace").strip().splitlines()
     return lines[-1] if lines else "it said nothing"
-
-
-def _runs_in(report: Path) -> list[str]:
-    try:
-        value = loads(report.read_bytes())
-    except (OSError, ValueError):
-        return []
-    runs = value.get("runs") if isinstance(value, dict) else None
-    return [str(run) for run in runs] if isinstance(runs, list) else []

@@ -9,9 +9,9 @@ import sys
 import threading
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from types import FrameType
+from types import FrameType, TracebackType
 
-__all__ = ["PATIENCE", "quiet_threads", "run_child"]
+__all__ = ["PATIENCE", "quiet_stops", "run_child"]
 
 DEBUG = "LOUPE_DEBUG"
 """Set by `--debug`, for children."""
@@ -19,22 +19,27 @@ PATIENCE = 5.0
 """Seconds that a child has to end by itself after it was interrupted."""
 
 
-def quiet_threads() -> None:
-    """In a child that replays or forks: a thread that is stopped as well prints no traceback; the verdict says why.
+def quiet_stops() -> None:
+    """In a child that replays or forks: a program, or a thread, that is stopped prints no traceback; the verdict says why.
 
-    What a thread raises of its own is printed as ever. With `--debug` everything is.
+    What they raise of their own is printed as ever. With `--debug` everything is.
     """
     if os.environ.get(DEBUG):
         return
     from agentloupe.words.errors import ForkRefused, LimitReached, ReplayMismatch
 
-    before = threading.excepthook
+    stops = ReplayMismatch, ForkRefused, LimitReached
+    thread_hook, hook = threading.excepthook, sys.excepthook
 
-    def hook(raised: threading.ExceptHookArgs) -> None:
-        if not isinstance(raised.exc_value, ReplayMismatch | ForkRefused | LimitReached):
-            before(raised)
+    def in_thread(raised: threading.ExceptHookArgs) -> None:
+        if not isinstance(raised.exc_value, stops):
+            thread_hook(raised)
 
-    threading.excepthook = hook
+    def in_program(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        if not isinstance(error, (*stops, KeyboardInterrupt)):  # of that one the command tells that waits for us
+            hook(kind, error, trace)
+
+    threading.excepthook, sys.excepthook = in_thread, in_program
 
 
 def run_child(

@@ -24,8 +24,10 @@ from agentloupe.engine.policy import Allow, MissPolicy, ToolRule
 from agentloupe.ports import ambient
 from agentloupe.ports.protocols import Opener, Store
 from agentloupe.verbs import launch
-from agentloupe.verbs.children import quiet_threads, run_child
+from agentloupe.verbs.children import quiet_stops, run_child
+from agentloupe.verbs.clients import wrap_clients
 from agentloupe.verbs.forkfamily import Family, ForkResult, ForkWishes, with_fields
+from agentloupe.verbs.launched import Launch
 from agentloupe.verbs.replaying import agent_named
 from agentloupe.words.canonical import Json, dumps
 from agentloupe.words.errors import ForkRefused, LoupeError, StoreError, UsageError
@@ -97,7 +99,8 @@ class _Children(Family):
             place = Path(folder)
             report = place / "report.json"
             spec = launch.write_spec(place / "session.json", "fork", self._spec(plan, report))
-            code = self._run(launch.command(spec, self._command))
+            environment = {**os.environ, **self._environment}
+            code = self._run(launch.python_command(self._command), launch.environment(spec, environment))
             self.noted(_read_report(report, code))
 
     def _spec(self, plan: ForkPlan, report: Path) -> dict[str, Json]:
@@ -119,9 +122,9 @@ class _Children(Family):
             "form": wishes.form,
         }
 
-    def _run(self, command: Sequence[str]) -> int | None:
+    def _run(self, command: Sequence[str], environment: Mapping[str, str]) -> int | None:
         try:
-            return run_child(command, environment={**os.environ, **self._environment}, stdout=2, timeout=self._timeout)
+            return run_child(command, environment=environment, stdout=2, timeout=self._timeout)
         except subprocess.TimeoutExpired:
             return None
         except OSError as wrong:
@@ -179,7 +182,7 @@ class _ForkLaunch:
             None,
             wishes,
         )
-        quiet_threads()
+        quiet_stops()
         plan = family.plan(wishes.overrides, cast("str | None", spec.get("arm")), str(spec["new_run"]))
         self._forker = Forker(plan)
         self._opener = ForkOpener(self._forker, check_arguments=True)
@@ -188,13 +191,13 @@ class _ForkLaunch:
         self._left = ExitStack()
         self._left.enter_context(ambient.catching_strays(ambient.away(self._forker)))
 
-    def ended(self, code: int) -> int:
+    def ended(self) -> None:
         """The script has ended: leaves the report for the parent. A fork that began is done, however the script ended."""
         self._left.close()
         forker = self._forker
         if self._opener.session is None and forker.refusal is None:
             forker.refusal = self._opener.refusal or ForkRefused(
-                f"the script ended with code {code} and did not start the recorded agent", reason="no_session"
+                "the script ended and did not start the recorded agent", reason="no_session"
             )
         ended = forker.ended()
         refusal = ended.refusal
@@ -207,7 +210,6 @@ class _ForkLaunch:
                 "reason": refusal.reason,
             }
         self._file.write_bytes(dumps(told))
-        return 0 if refusal is None else refusal.exit_code
 
 
 def _wishes_of(spec: Mapping[str, Any]) -> ForkWishes:
@@ -239,11 +241,14 @@ def _price(facts: Mapping[str, Json]) -> Decimal | None:
     )
 
 
-def fork_launch(spec: dict[str, Json]) -> launch.Launch:
+def fork_launch(spec: dict[str, Json]) -> Launch:
     """The launch of the verb `fork`: every client of the script is put under the boundary.
 
     Raises what making the fork's plan raises; the parent has checked all of it before.
     """
-    sys.path.insert(0, "")
-    launch.wrap_clients()
-    return _ForkLaunch(spec)
+    wrap_clients()
+    path = list(sys.path)
+    try:
+        return _ForkLaunch(spec)
+    finally:
+        sys.path[:] = path  # to find functions by their names it was looked at the current folder too

@@ -25,7 +25,9 @@ from agentloupe.engine.tape import Tape
 from agentloupe.ports.protocols import Opener, Store
 from agentloupe.ports.recording import Recording
 from agentloupe.verbs import launch
-from agentloupe.verbs.children import quiet_threads, run_child
+from agentloupe.verbs.children import quiet_stops, run_child
+from agentloupe.verbs.clients import wrap_clients
+from agentloupe.verbs.launched import leave_at_once
 from agentloupe.verbs.patience import Watch
 from agentloupe.verbs.replaying import (
     ExpectedDifferences,
@@ -88,11 +90,12 @@ def replay_command(
         RunNotFound, ReplayRefused, UsageError: see `replay`; `command` is nothing that Python can run.
     """
     wishes = _wishes(level, expect, until_failure, strict_order)
+    words = launch.python_command(command)
     opened = open_run(run, store, wishes)
     if isinstance(opened, ReplayReport):
         return opened
     child = _Child(opened, wishes, environment or {}, network_namespace, patience, timeout)
-    return child.report(lambda spec: launch.command(spec, command), {})
+    return child.report(lambda _: words, {}, launched=True)
 
 
 def replay_code(
@@ -137,8 +140,13 @@ class _Child:
     patience: float | None
     timeout: float | None
 
-    def report(self, command: Callable[[Path], list[str]], fields: Mapping[str, Json]) -> ReplayReport:
-        """Runs the child to its end. `command` makes the command line from the session file's path."""
+    def report(
+        self, command: Callable[[Path], list[str]], fields: Mapping[str, Json], *, launched: bool = False
+    ) -> ReplayReport:
+        """Runs the child to its end. `command` makes the command line from the session file's path.
+
+        `launched`: it is the user's own program, which finds that file through its environment.
+        """
         replayer_for(self.tape, self.wishes)  # refuses here what cannot be
         with tempfile.TemporaryDirectory(prefix="agentloupe-") as folder:
             place = Path(folder)
@@ -146,7 +154,7 @@ class _Child:
             shut = unshare_command(bare) if self.namespace else None
             spec = {**self._spec(place), **fields, "isolation": _NAMESPACE if shut else _HOOKED}
             launch.write_spec(place / "session.json", "replay", spec)
-            code = self._run(shut or bare)
+            code = self._run(shut or bare, place / "session.json" if launched else None)
             isolation = _NAMESPACE if shut else _HOOKED
             return self._read(place / "report.json", code, isolation)
 
@@ -168,8 +176,10 @@ class _Child:
             "strict_order": self.wishes.strict_order,
         }
 
-    def _run(self, command: Sequence[str]) -> int | None:
+    def _run(self, command: Sequence[str], spec: Path | None) -> int | None:
         environment = without_credentials({**os.environ, **self._hash_seed(), **self.environment})
+        if spec is not None:
+            environment = launch.environment(spec, environment)
         try:
             # What the program prints goes beside the report, not into it.
             return run_child(command, environment=environment, stdout=2, timeout=self.timeout)
@@ -237,7 +247,7 @@ class ReplayLaunch:
         self.tape = opened
         self.wishes = replace(self.wishes, stopped=self._stopped, gave_up=self._give_up)
         self.replayer = replayer_for(opened, self.wishes)
-        quiet_threads()
+        quiet_stops()
         self.opener: Opener = ReplayOpener(self.replayer)
 
     def shut(self) -> None:
@@ -259,13 +269,10 @@ class ReplayLaunch:
             self.replayer.stand_still()
         self._give_up()
 
-    def ended(self, code: int) -> int:
-        """The script has ended; its own exit code says nothing about the replay."""
-        del code
+    def ended(self) -> None:
+        """The program has ended; its own exit code says nothing about the replay."""
         self._left.close()
-        report = self.replayer.report()
-        self.write(report)
-        return report.exit_code
+        self.write(self.replayer.report())
 
     def write(self, report: ReplayReport) -> None:
         """Leaves the report for the parent, whole or not at all; only the first counts."""
@@ -288,7 +295,7 @@ class ReplayLaunch:
         self.write(report)
         sys.stderr.write("agentloupe: the program did not stop with its replay; it was ended\n")
         sys.stderr.flush()
-        os._exit(report.exit_code)
+        leave_at_once(report.exit_code)
 
 
 def replay_launch(spec: dict[str, Json]) -> ReplayLaunch:
@@ -297,10 +304,8 @@ def replay_launch(spec: dict[str, Json]) -> ReplayLaunch:
     Raises:
         ReplayRefused: the recording cannot be read.
     """
-    from agentloupe.verbs.launch import wrap_clients
-
-    wrap_clients()
     made = ReplayLaunch(spec)
+    wrap_clients()
     made.shut()
     return made
 
@@ -319,7 +324,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         code = spec.get("code")
         # As `agentloupe run` does: a client that the code makes and does not wrap must not look like a way out.
-        launch.wrap_clients()
+        wrap_clients()
         agent = agent_for(made.tape, str(code) if code is not None else None)
     except LoupeError as wrong:
         made.write(replace(made.replayer.report(), reason=wrong.reason, message=str(wrong)))

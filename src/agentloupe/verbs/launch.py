@@ -1,82 +1,93 @@
-"""Runs a user's script or module as its own program, with an opener for the whole process.
+"""Starts a user's program so that a session waits in it: recorded, replayed or forked, without a line changed.
 
-    python -m agentloupe.verbs.launch SPEC -- script.py ARGS...
-    python -m agentloupe.verbs.launch SPEC -- -m module ARGS...
-
-`SPEC` is a JSON file: `{"verb": "record", "name": ..., "tags": [...], "task_id": ..., "db": ...}`; other verbs bring
-fields of their own. Sessions are opened by the verb's opener. A script that makes boundary calls without opening a run
-gets one run around all of it. The exit code is the script's.
+The program is started exactly as it was typed. What reaches into it is its environment: a folder that stands first on
+`PYTHONPATH` holds a `sitecustomize`, which Python imports before the program's first line (see `onstart`), and a variable names a
+JSON file that says what to begin: `{"verb": "record", "name": ..., "tags": [...], "db": ...}`. So `__main__`, arguments, streams, terminal,
+signals, tracebacks and exit codes are the program's own, and whatever it starts in turn finds the same environment.
 """
 
 from __future__ import annotations
 
-import importlib
-import runpy
+import os
+import shutil
 import sys
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec
-from importlib.util import find_spec
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import ModuleType
-from typing import Any, Protocol, cast
 
-from agentloupe.ports import ambient
-from agentloupe.ports.protocols import Boundary, Opener, Opening, Perform, Serve, Session
-from agentloupe.ports.streams import Piece, StreamBoundary
-from agentloupe.words.call import Call
-from agentloupe.words.errors import ConfigError, LoupeError, ReplayMismatch, UsageError
-from agentloupe.words.jsontext import Json, dumps, loads
+from agentloupe.verbs.onstart.sitecustomize import HERE, SPEC
+from agentloupe.words.errors import UsageError
+from agentloupe.words.jsontext import Json, dumps
 
-__all__ = ["OPENERS", "Launch", "command", "main", "wrap_clients", "wrapping_clients", "write_spec"]
+__all__ = ["command", "environment", "python_command", "write_spec"]
 
-OPENERS: dict[str, str] = {
-    "record": "agentloupe.verbs.launch:record_launch",
-    "replay": "agentloupe.verbs.isolated:replay_launch",
-    "fork": "agentloupe.verbs.forkchild:fork_launch",
-}
-"""Verb -> `module:function`; the function takes the spec and gives a `Launch`."""
-
-
-class Launch(Protocol):
-    """How one verb runs a script."""
-
-    @property
-    def opener(self) -> Opener:
-        """Opens every session of the process."""
-        ...
-
-    def ended(self, code: int) -> int:
-        """The script has ended with this exit code: writes reports; returns the code of the process."""
-        ...
+_EXAMPLE = "agentloupe run -- python my_agent.py ARGS"
+_DEAF = {"E": "ignores the environment", "I": "ignores the environment", "S": "leaves out what is done at the start"}
+"""Letters of the interpreter's options with which it would not find us."""
 
 
 def write_spec(path: Path, verb: str, fields: Mapping[str, Json]) -> Path:
-    """Writes a spec file for `command`."""
+    """Writes the session file that `environment` names."""
     path.write_bytes(dumps({"verb": verb, **fields}))
     return path
 
 
-def command(spec: Path, script: Sequence[str]) -> list[str]:
-    """The command line that runs a script under a spec, in the interpreter that the script names.
+def environment(spec: Path, base: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The environment in which a program finds the session of that file; `base`: the one to start from."""
+    known = dict(os.environ if base is None else base)
+    others = [place for place in known.get("PYTHONPATH", "").split(os.pathsep) if place and place != HERE]
+    return {**known, SPEC: str(spec), "PYTHONPATH": os.pathsep.join([HERE, *others])}
 
-    `script` is what a user typed behind `--`: `python my_agent.py ARGS`, `python -m my_agent`, or `my_agent.py ARGS`.
+
+def command(script: Sequence[str]) -> list[str]:
+    """What to start for what a user typed behind `--`: any program that is, or comes to start, a Python program.
+
+    Plain `python` is the interpreter that has Loupe; a word that ends in `.py` is run by it.
 
     Raises:
-        UsageError: it is nothing that Python can run.
+        UsageError: there is no such program or script, or its Python would not find us.
     """
-    words = list(script)
-    interpreter = sys.executable
-    if words and _is_python(words[0]):
-        interpreter, words = _which(words[0]), words[1:]
-    if not words or (words[0].startswith("-") and words[0] != "-m") or (words[0] == "-m" and len(words) < 2):
-        raise UsageError("expected a Python script behind --", hint="agentloupe run -- python my_agent.py ARGS")
-    if words[0] != "-m" and not words[0].endswith((".py", ".pyw")) and not Path(words[0]).is_file():
-        raise UsageError(f"{words[0]!r} is no Python script", hint="only Python programs can be run from here")
-    if words[0] != "-m" and not Path(words[0]).exists():
-        raise UsageError(f"no such script: {words[0]}", hint="it is looked for in the current folder")
-    return [interpreter, "-m", "agentloupe.verbs.launch", str(spec), "--", *words]
+    if not script:
+        raise UsageError("expected a program behind --", hint=_EXAMPLE)
+    first = script[0]
+    if _is_python(first):
+        return [_which(first), *_heard(first, script[1:])]
+    if first == "-m" or first.endswith((".py", ".pyw")) or (Path(first).is_file() and not os.access(first, os.X_OK)):
+        return [sys.executable, *_heard(first, script)]
+    beside = Path(sys.executable).with_name(first)
+    found = shutil.which(first) or (str(beside) if os.sep not in first and beside.is_file() else None)
+    if found is None:
+        raise UsageError(f"no such program: {first}", hint=_EXAMPLE)
+    return [found, *script[1:]]
+
+
+def python_command(script: Sequence[str]) -> list[str]:
+    """As `command`, for what must not run without us: only Python itself, and scripts that name it in their first line.
+
+    Raises:
+        UsageError: it is another program, whose Python might not find us.
+    """
+    words = command(script)
+    if _is_python(words[0]):
+        return words
+    named = _named_in(Path(words[0]))
+    if not named or not _is_python(named[0]):
+        hint = "give the Python program itself: -- python my_agent.py ARGS, or -- python -m my_package ARGS"
+        raise UsageError(f"{script[0]!r} is no Python program", hint=hint)
+    return [named[0], *_heard(script[0], [*named[1:], *words])]
+
+
+def _named_in(program: Path) -> list[str]:
+    """The words of the line `#!` of a script; none where it has none."""
+    try:
+        with program.open("rb") as file:
+            line = file.readline(1024)
+    except OSError:
+        return []
+    words = line[2:].decode("utf-8", "replace").split() if line.startswith(b"#!") else []
+    if words and Path(words[0]).name == "env":
+        words = [word for word in words[1:] if word != "-S"]
+        words[:1] = [shutil.which(word) or word for word in words[:1]]
+    return words
 
 
 def _is_python(word: str) -> bool:
@@ -89,262 +100,33 @@ def _which(word: str) -> str:
     return sys.executable if word in ("python", "python3") else word
 
 
-# --- the child --------------------------------------------------------------------------------------------------------
+def _heard(typed: str, words: Sequence[str]) -> Sequence[str]:
+    """The words behind an interpreter, if it will find us with them, and the script that they name is there."""
+    letters, rest = _options(words)
+    for letter in letters:
+        if letter in _DEAF:
+            hint = f"leave -{letter} out"
+            raise UsageError(f"{typed} -{letter} {_DEAF[letter]}, and Loupe with it", hint=hint)
+    if letters[-1:] not in ("c", "m") and rest and rest[0] != "-" and not Path(rest[0]).exists():
+        raise UsageError(f"no such script: {rest[0]}", hint="it is looked for in the current folder")
+    if letters[-1:] in ("c", "m") and not rest:
+        raise UsageError(f"{typed} -{letters[-1]} needs a word more", hint=_EXAMPLE)
+    return words
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Entry of the child process; returns its exit code."""
-    words = list(sys.argv[1:] if argv is None else argv)
-    if len(words) < 3 or words[1] != "--":
-        sys.stderr.write("usage: python -m agentloupe.verbs.launch SPEC -- script.py ARGS...\n")
-        return 64
-    try:
-        spec = _read_spec(Path(words[0]))
-        launch = _launch_of(spec)
-    except LoupeError as wrong:
-        sys.stderr.write(f"agentloupe: {wrong}\n")
-        return wrong.exit_code
-    whole = _WholeScript(launch.opener, words[2:], spec)
-    with ExitStack() as stack:
-        stack.enter_context(ambient.opening_with(whole, process_wide=True))
-        stack.enter_context(ambient.inside(whole.boundary))
-        code, error = _run(words[2:])
-    whole.ended(error)
-    return launch.ended(code)
-
-
-def _read_spec(path: Path) -> dict[str, Json]:
-    try:
-        spec = loads(path.read_bytes())
-    except (OSError, ValueError) as wrong:
-        raise ConfigError(f"{path} cannot be read: {wrong}") from wrong
-    if not isinstance(spec, dict) or not isinstance(spec.get("verb"), str):
-        raise ConfigError(f"{path} is no session file")
-    return spec
-
-
-def _launch_of(spec: dict[str, Json]) -> Launch:
-    verb = str(spec["verb"])
-    if verb not in OPENERS:
-        raise UsageError(f"unknown verb {verb!r} in the session file")
-    module, _, function = OPENERS[verb].partition(":")
-    make: Callable[[dict[str, Json]], Launch] = getattr(importlib.import_module(module), function)
-    return make(spec)
-
-
-def _run(words: Sequence[str]) -> tuple[int, BaseException | None]:
-    """Runs a script as `__main__`; its exit code, and what ended it, if something did."""
-    module = words[1] if words[0] == "-m" else None
-    sys.argv = list(words[1:] if module else words)
-    sys.path[0] = "" if module else str(Path(words[0]).resolve().parent)
-    try:
-        if module:
-            runpy.run_module(module, run_name="__main__", alter_sys=True)
-        else:
-            runpy.run_path(words[0], run_name="__main__")
-    except SystemExit as left:
-        return _exit_code(left), left
-    except KeyboardInterrupt as stop:
-        return 130, stop
-    except ReplayMismatch as stop:
-        return 1, stop  # the report says it better than a traceback
-    except BaseException as error:  # noqa: BLE001  # whatever it is, the script ended with it
-        _show(error)
-        return 1, error
-    return 0, None
-
-
-def _exit_code(left: SystemExit) -> int:
-    if left.code is None:
-        return 0
-    if isinstance(left.code, int):
-        return left.code & 0xFF
-    sys.stderr.write(f"{left.code}\n")
-    return 1
-
-
-def _show(error: BaseException) -> None:
-    """The traceback as Python would print it, without the frames that are ours."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_frame.f_code.co_filename in (__file__, runpy.__file__, "<frozen runpy>"):
-        trace = trace.tb_next
-    sys.excepthook(type(error), error.with_traceback(trace), trace)
-
-
-class _WholeScript:
-    """Opens sessions for the script; calls outside of any make one run around the whole script, when the first comes.
-
-    It is an opener and, for calls outside of sessions, a boundary that hands everything on.
-    """
-
-    implicit = True
-
-    def __init__(self, opener: Opener, words: Sequence[str], spec: Mapping[str, Json]) -> None:
-        self.boundary: Boundary = self
-        self._opener = opener
-        self._name = _name_of(words)
-        self._spec = spec
-        self._session: Session | None = None
-
-    def open(self, opening: Opening) -> Session:
-        """A session of the script's own."""
-        return self._opener.open(opening)
-
-    def decide(self, call: Call) -> Serve | Perform:
-        """A call that belongs to no run: from here on the script as a whole is one."""
-        if self._session is None:
-            self._session = self._opener.open(Opening(agent=self._name))
-        return self._session.boundary.decide(call)
-
-    def finished(self, perform: Perform, value: object) -> object:
-        """Handed on."""
-        return cast("Session", self._session).boundary.finished(perform, value)
-
-    def opened(self, perform: Perform, head: Json) -> None:
-        """Handed on."""
-        cast("StreamBoundary", cast("Session", self._session).boundary).opened(perform, head)
-
-    def streamed(self, perform: Perform, piece: Piece) -> None:
-        """Handed on."""
-        cast("StreamBoundary", cast("Session", self._session).boundary).streamed(perform, piece)
-
-    def failed(self, perform: Perform, error: BaseException) -> None:
-        """Handed on."""
-        cast("Session", self._session).boundary.failed(perform, error)
-
-    def ran_off(self, what: str, inner: bool) -> None:
-        """Told to the run around the script, if there is one."""
-        run = self._session.boundary if self._session is not None else None
-        if hasattr(run, "ran_off"):
-            cast("Any", run).ran_off(what, inner)
-
-    def ended(self, error: BaseException | None) -> None:
-        """The script has ended: so does the run around it, if there is one."""
-        if self._session is None:
-            return
-        if error is None:
-            self._session.finished(None)
-        else:
-            self._session.failed(error)
-
-
-def _name_of(words: Sequence[str]) -> str:
-    return words[1].rpartition(".")[2] if words[0] == "-m" else Path(words[0]).stem
-
-
-# --- clients that the script makes itself ------------------------------------------------------------------------------
-
-
-def wrap_clients() -> None:
-    """Puts the clients of model SDKs under the boundary that the script makes from now on, without importing any SDK."""
-    for sdk in _SDKS:
-        if sdk in sys.modules:
-            _install()
-        elif not any(isinstance(finder, _WhenImported) and finder.name == sdk for finder in sys.meta_path):
-            sys.meta_path.insert(0, _WhenImported(sdk, _install))
-
-
-@contextmanager
-def wrapping_clients() -> Generator[None]:
-    """As `wrap_clients`, for the time inside: what code makes there and does not wrap asks no model behind our back."""
-    wrap_clients()
-    try:
-        yield
-    finally:
-        sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, _WhenImported)]
-        if not sys.modules.keys().isdisjoint(_SDKS):
-            from agentloupe.providers import clients
-
-            clients.uninstall()
-
-
-_SDKS = ("openai", "anthropic")
-
-
-def _install() -> None:
-    from agentloupe.providers import clients
-
-    clients.install()
-
-
-class _WhenImported(MetaPathFinder):
-    """Does something right after a module has been imported for the first time; then it is gone."""
-
-    def __init__(self, name: str, then: Callable[[], None]) -> None:
-        self.name = name
-        self._then = then
-
-    def find_spec(self, fullname: str, path: object, target: ModuleType | None = None) -> ModuleSpec | None:
-        """Finds the module as it would be found without us, and looks on while it is executed."""
-        if fullname != self.name:
-            return None
-        sys.meta_path.remove(self)
-        spec = find_spec(fullname)
-        if spec is None or spec.loader is None:
-            return spec
-        execute = spec.loader.exec_module
-
-        def exec_module(module: ModuleType) -> None:
-            execute(module)
-            self._then()
-
-        spec.loader.exec_module = exec_module
-        return spec
-
-
-# --- the verb `record` ------------------------------------------------------------------------------------------------
-
-
-class _RecordLaunch:
-    """`agentloupe run`: every session of the script is recorded."""
-
-    def __init__(self, spec: Mapping[str, Any]) -> None:
-        from agentloupe.verbs.sessions import RecordOpener, default_store
-
-        db = spec.get("db")
-        self.opener = RecordOpener(
-            default_store(str(db)) if db else None,
-            name=spec.get("name"),
-            tags=[str(tag) for tag in spec.get("tags") or ()],
-            task_id=spec.get("task_id"),
-            argv=[str(word) for word in spec.get("argv") or ()],
-        )
-        self._report = spec.get("report")
-
-    def ended(self, code: int) -> int:
-        """Says what was recorded, and loudly when it was nothing."""
-        sessions = self.opener.sessions
-        if not sessions:
-            sys.stderr.write(
-                "agentloupe: NOTHING WAS RECORDED: the script opened no run and made no call that goes through Loupe.\n"
-                "            Wrap its model client (loupe.wrap(client)), or put @loupe.agent on its entry point.\n"
-            )
-        elif not any(session.recorder.model_calls for session in sessions):
-            sys.stderr.write(
-                "agentloupe: NO MODEL CALL WAS RECORDED: the script asked no model, or asked past Loupe: clients of the\n"
-                "            openai package are seen by themselves, what others ask is not recorded.\n"
-            )
-        for session in sessions:
-            row = session.row()
-            whole = (
-                "" if row is not None and row.ended_at is not None and row.coverage != "lossy" else ", but not whole"
-            )
-            said = f"recorded {row.id}{whole}" if row is not None else f"NOT RECORDED: {session.run_id}"
-            sys.stderr.write(f"agentloupe: {said}\n")
-        if self._report:
-            runs = [session.run_id for session in sessions]
-            Path(self._report).write_bytes(dumps({"runs": list[Json](runs), "exit_code": code}))
-        return code
-
-
-def record_launch(spec: dict[str, Json]) -> Launch:
-    """The launch of the verb `record`.
-
-    Raises what opening a store raises: a recording that was asked for by name does not start without its store.
-    """
-    wrap_clients()
-    return _RecordLaunch(spec)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def _options(words: Sequence[str]) -> tuple[str, Sequence[str]]:
+    """The letters of Python's own options, up to `c` or `m`, which end them, and the words behind."""
+    letters, at = "", 0
+    while at < len(words) and words[at].startswith("-") and words[at] != "-":
+        word, at = words[at], at + 1
+        if word.startswith("--"):
+            at += word == "--check-hash-based-pycs"
+            continue
+        for place, letter in enumerate(word[1:], 2):
+            letters += letter
+            if letter in "cm":
+                return letters, [*([word[place:]] if word[place:] else []), *words[at:]]
+            if letter in "WX":
+                at += place == len(word)
+                break
+    return letters, words[at:]

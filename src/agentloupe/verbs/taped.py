@@ -13,7 +13,7 @@ from agentloupe.engine.replayer import Replayer
 from agentloupe.engine.report import ReplayReport
 from agentloupe.ports import ambient
 from agentloupe.ports.recording import Recording
-from agentloupe.verbs.launch import wrapping_clients
+from agentloupe.verbs.clients import wrapping_clients
 from agentloupe.verbs.replaying import Wishes, find_recording, open_tape, replayer_for, shut_off
 from agentloupe.verbs.replaysession import ReplayOpener
 from agentloupe.verbs.testing import Case, OneRun, Told, judged, missing, near, read_or_none, taking, written

@@ -45,8 +45,8 @@ __all__ = [
     "check",
     "judged",
     "missing",
-    "near",
     "mode_for",
+    "near",
     "read_or_none",
     "taking",
     "written",
@@ -195,7 +195,7 @@ def _digest(recording: Recording) -> str | None:
 
 
 def _in_process(case: Case, recording: Recording) -> ReplayReport:
-    from agentloupe.verbs.launch import wrapping_clients
+    from agentloupe.verbs.clients import wrapping_clients
 
     wishes = Wishes(level=case.level, expect=case.expect)
     opened = open_tape(recording, wishes)
@@ -268,7 +268,7 @@ def _record(case: Case, path: Path, before: Recording | None) -> Told:
 
 def taking(taken: OneRun) -> ExitStack:
     """Everything that starts inside is recorded by `taken`, in every thread."""
-    from agentloupe.verbs.launch import wrapping_clients
+    from agentloupe.verbs.clients import wrapping_clients
 
     stack = ExitStack()
     stack.enter_context(wrapping_clients())

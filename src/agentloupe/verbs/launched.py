@@ -1,0 +1,281 @@
+"""Inside of a program that was started by `launch`: the session begins before its first line and ends after its last.
+
+Who opens sessions is said for the whole process. Calls of a program that opens no run make one around all of it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import importlib
+import os
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from types import FrameType
+from typing import Any, NoReturn, Protocol, cast
+
+from agentloupe.ports import ambient
+from agentloupe.ports.protocols import Boundary, Opener, Opening, Perform, Serve, Session
+from agentloupe.ports.streams import Piece, StreamBoundary
+from agentloupe.verbs.onstart.sitecustomize import HERE, SPEC
+from agentloupe.words.call import Call
+from agentloupe.words.errors import UsageError
+from agentloupe.words.jsontext import Json, dumps
+
+__all__ = ["OPENERS", "Launch", "begin", "leave_at_once", "main_name"]
+
+OPENERS: dict[str, str] = {
+    "record": "agentloupe.verbs.launched:record_launch",
+    "replay": "agentloupe.verbs.isolated:replay_launch",
+    "fork": "agentloupe.verbs.forkchild:fork_launch",
+}
+"""Verb -> `module:function`; the function takes the spec and gives a `Launch`."""
+
+
+class Launch(Protocol):
+    """How one verb runs a program."""
+
+    @property
+    def opener(self) -> Opener:
+        """Opens every session of the process."""
+        ...
+
+    def ended(self) -> None:
+        """The program has ended: writes reports."""
+        ...
+
+
+leave_at_once: Callable[[int], NoReturn] = os._exit
+"""Ends the process without any more ado, also without what is done at the end of a session."""
+
+
+def begin(spec: dict[str, Json]) -> None:
+    """Begins the session that a file describes, until the end of this process.
+
+    Raises:
+        LoupeError: it cannot begin.
+    """
+    verb = str(spec.get("verb"))
+    if verb not in OPENERS:
+        raise UsageError(f"unknown verb {verb!r} in the session file")
+    if verb != "record":
+        _for_this_process_only()
+    module, _, function = OPENERS[verb].partition(":")
+    make: Callable[[dict[str, Json]], Launch] = getattr(importlib.import_module(module), function)
+    launch = make(spec)
+    whole = _WholeProgram(launch.opener)
+    left = ExitStack()
+    left.enter_context(ambient.opening_with(whole, process_wide=True))
+    left.enter_context(ambient.inside(whole.boundary))
+    ending = _Ending(launch, whole, left)
+    # What the program registers comes later, and is therefore done before.
+    atexit.register(ending)
+    os._exit = ending.at_once
+
+
+def _for_this_process_only() -> None:
+    """A replay and a fork are one process: what it starts is not the run, and must not take itself for it."""
+    os.environ.pop(SPEC, None)
+    places = [place for place in os.environ.get("PYTHONPATH", "").split(os.pathsep) if place and place != HERE]
+    if places:
+        os.environ["PYTHONPATH"] = os.pathsep.join(places)
+    else:
+        os.environ.pop("PYTHONPATH", None)
+
+
+class _Ending:
+    """What is done when the program has ended: once, in the process that began, not in copies that it forked off."""
+
+    def __init__(self, launch: Launch, whole: _WholeProgram, left: ExitStack) -> None:
+        self._launch = launch
+        self._whole = whole
+        self._left = left
+        self._pid = os.getpid()
+        self._exits = _Exits()
+
+    def __call__(self) -> None:
+        if self._pid != os.getpid():
+            return
+        self._pid = -1
+        self._left.close()
+        self._whole.ended(self._exits.found())
+        self._launch.ended()
+
+    def at_once(self, status: int) -> NoReturn:
+        """In the place of `os._exit`: a program that leaves by it has ended too."""
+        try:
+            self._exits.seen = SystemExit(status)
+            self()
+        finally:
+            leave_at_once(status)
+
+
+class _Exits:
+    """Notices with what the program ends: Python tells nobody the exit code of `sys.exit`.
+
+    An exit may be caught again. It ended the program if the outermost frame has done nothing since. A bare
+    `raise SystemExit(n)` is not seen.
+    """
+
+    def __init__(self) -> None:
+        import _sitebuiltins
+
+        self.seen: SystemExit | None = None
+        self._outermost: FrameType | None = None
+        self._at = -1
+        self._follow(sys, "exit")
+        self._follow(_sitebuiltins.Quitter, "__call__")
+
+    def _follow(self, owner: Any, name: str) -> None:
+        leave = getattr(owner, name)
+
+        @functools.wraps(leave)
+        def followed(*args: Any, **kwargs: Any) -> NoReturn:
+            try:
+                leave(*args, **kwargs)
+            except SystemExit as raised:
+                self._note(raised.code)
+                raise
+            raise AssertionError("leaving raises")
+
+        setattr(owner, name, followed)
+
+    def _note(self, code: object) -> None:
+        if threading.current_thread() is threading.main_thread():
+            frame = sys._getframe()  # pyright: ignore[reportPrivateUsage]  # the documented way to one's own stack
+            while frame.f_back is not None:
+                frame = frame.f_back
+            self.seen, self._outermost, self._at = SystemExit(code), frame, frame.f_lasti
+
+    def found(self) -> BaseException | None:
+        """What ended the program: an exception that nobody caught, or an exit."""
+        if hasattr(sys, "ps1"):
+            return None  # a person typed; what failed on the way ended nothing
+        uncaught = getattr(sys, "last_value", None)
+        if isinstance(uncaught, BaseException):
+            return uncaught
+        still = self._outermost is None or self._outermost.f_lasti == self._at
+        return self.seen if still else None
+
+
+def main_name() -> str:
+    """What the program in this process is called: its module, or its file without `.py`."""
+    main = sys.modules.get("__main__")
+    spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
+    if spec is not None and spec.name:
+        return spec.name.removesuffix(".__main__").rpartition(".")[2]
+    return Path(file).stem if file else "python"
+
+
+class _WholeProgram:
+    """Opens sessions for the program; calls outside of any make one run around all of it, when the first comes.
+
+    It is an opener and, for calls outside of sessions, a boundary that hands everything on.
+    """
+
+    implicit = True
+
+    def __init__(self, opener: Opener) -> None:
+        self.boundary: Boundary = self
+        self._opener = opener
+        self._session: Session | None = None
+
+    def open(self, opening: Opening) -> Session:
+        """A session of the program's own."""
+        return self._opener.open(opening)
+
+    def decide(self, call: Call) -> Serve | Perform:
+        """A call that belongs to no run: from here on the program as a whole is one."""
+        if self._session is None:
+            self._session = self._opener.open(Opening(agent=main_name()))
+        return self._session.boundary.decide(call)
+
+    def finished(self, perform: Perform, value: object) -> object:
+        """Handed on."""
+        return cast("Session", self._session).boundary.finished(perform, value)
+
+    def opened(self, perform: Perform, head: Json) -> None:
+        """Handed on."""
+        cast("StreamBoundary", cast("Session", self._session).boundary).opened(perform, head)
+
+    def streamed(self, perform: Perform, piece: Piece) -> None:
+        """Handed on."""
+        cast("StreamBoundary", cast("Session", self._session).boundary).streamed(perform, piece)
+
+    def failed(self, perform: Perform, error: BaseException) -> None:
+        """Handed on."""
+        cast("Session", self._session).boundary.failed(perform, error)
+
+    def ran_off(self, what: str, inner: bool) -> None:
+        """Told to the run around the program, if there is one."""
+        run = self._session.boundary if self._session is not None else None
+        if hasattr(run, "ran_off"):
+            cast("Any", run).ran_off(what, inner)
+
+    def ended(self, error: BaseException | None) -> None:
+        """The program has ended: so does the run around it, if there is one."""
+        if self._session is None:
+            return
+        if error is None:
+            self._session.finished(None)
+        else:
+            self._session.failed(error)
+
+
+# --- the verb `record` ------------------------------------------------------------------------------------------------
+
+
+class _RecordLaunch:
+    """`agentloupe run`: every session of the program is recorded, and noted for whoever started it."""
+
+    def __init__(self, spec: Mapping[str, Any]) -> None:
+        from agentloupe.verbs.sessions import RecordOpener, default_store
+
+        db, notes = spec.get("db"), spec.get("notes")
+        self._notes = Path(notes) / f"{os.getpid()}.jsonl" if isinstance(notes, str) else None
+        self._recording = RecordOpener(
+            default_store(str(db)) if db else None,
+            name=spec.get("name"),
+            tags=[str(tag) for tag in spec.get("tags") or ()],
+            task_id=spec.get("task_id"),
+            argv=[str(word) for word in spec.get("argv") or ()],
+        )
+        self.opener: Opener = self
+        self._note({"begun": sys.executable})
+
+    def open(self, opening: Opening) -> Session:
+        """A recording, noted at once: the program may end without a last word."""
+        session = self._recording.open(opening)
+        self._note({"run": session.run_id})
+        return session
+
+    def ended(self) -> None:
+        """The last notes: how each run fared."""
+        for session in self._recording.sessions:
+            row = session.row()
+            whole = row is not None and row.ended_at is not None and row.coverage != "lossy"
+            models = session.recorder.model_calls > 0
+            self._note({"fared": session.run_id, "kept": row is not None, "whole": whole, "models": models})
+
+    def _note(self, note: dict[str, Json]) -> None:
+        if self._notes is None:
+            return
+        try:
+            with self._notes.open("ab") as file:
+                file.write(dumps(note) + b"\n")
+        except OSError:
+            self._notes = None  # who started us is gone; nobody reads notes any more
+
+
+def record_launch(spec: dict[str, Json]) -> Launch:
+    """The launch of the verb `record`.
+
+    Raises what opening a store raises: a recording that was asked for by name does not begin without its store.
+    """
+    from agentloupe.verbs.clients import wrap_clients
+
+    wrap_clients()
+    return _RecordLaunch(spec)
