@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from agentloupe.engine.cassette import Cassette
     from agentloupe.engine.overrides import Overrides, apply_overrides
+    from agentloupe.ports.codecs import register_type
     from agentloupe.providers.clients import wrap, wrap_openai
     from agentloupe.providers.http import http_transport
     from agentloupe.verbs.api import Recorded, arecord, open_store, record, recording
@@ -47,6 +48,7 @@ _HOME = {
     "receipt": "verbs.instrument",
     "record": "verbs.api",
     "recording": "verbs.api",
+    "register_type": "ports.codecs",
     "replay": "verbs.replaying",
     "retrieve": "verbs.reads",
     "rng": "verbs.reads",
@@ -86,6 +88,7 @@ __all__ = [
     "receipt",
     "record",
     "recording",
+    "register_type",
     "replay",
     "retrieve",
     "rng",

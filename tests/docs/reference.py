@@ -35,6 +35,7 @@ _GROUPS = {
         "arecord",
         "recording",
         "Recorded",
+        "register_type",
     ),
     "What a program reads and says": (
         *("now", "random", "rng", "uuid4", "env", "retrieve", "state", "check", "patched"),

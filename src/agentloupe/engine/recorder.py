@@ -502,7 +502,7 @@ class Recorder:
             self._say(
                 f"lost {kind}",
                 f"run {self.run_id}: {what}: {path} of type {kind} could not be recorded; "
-                "the agent has it, a replay will not (teach it with agentloupe.ports.codecs.register)",
+                "the agent has it, a replay will not (teach it with agentloupe.register_type)",
             )
 
     def _check_book(self) -> None:

@@ -11,13 +11,17 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any, TypeVar, cast
 
-from agentloupe.ports.codecs import exceptions, http, objects, scalars
+from agentloupe.ports.codecs import exceptions, http, models, objects, requests_http, scalars, values
+from agentloupe.ports.codecs.classes import type_name
 from agentloupe.ports.codecs.exceptions import error_line
+from agentloupe.ports.codecs.missing import attributes_if_recorded
 from agentloupe.ports.codecs.reading import decode_for_reading
 from agentloupe.ports.codecs.tags import TAGS
 from agentloupe.ports.codecs.walk import (
     DEPTH,
     LEAVES,
+    Circular,
+    CircularDecoder,
     Decoder,
     Encoder,
     Inner,
@@ -28,9 +32,9 @@ from agentloupe.ports.codecs.walk import (
     only,
 )
 from agentloupe.words.canonical import Json
-from agentloupe.words.errors import NotRebuildable
+from agentloupe.words.errors import NotRebuildable, UsageError
 
-__all__ = ["DEPTH", "TAGS", "Encoded", "Lost", "decode", "decode_for_reading", "encode", "error_line", "register"]
+__all__ = ["DEPTH", "TAGS", "Encoded", "Lost", "decode", "decode_for_reading", "encode", "error_line", "register_type"]
 
 T = TypeVar("T")
 
@@ -65,39 +69,77 @@ def decode(wire: Json) -> object:
         NotRebuildable: a class is not loaded here, a part was unrecordable, or the wire is not what `encode` writes.
     """
     try:
-        return Decoder().value(wire)
+        try:
+            return Decoder().value(wire)
+        except Circular:
+            return CircularDecoder().value(wire)
     except RecursionError:
         raise NotRebuildable("a recorded value is nested too deep to be rebuilt here") from None
 
 
-_registered: dict[str, Callable[[Any], object]] = {}
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A registered type; without `from_json` it is rebuilt by its attributes."""
+
+    cls: type
+    from_json: Callable[[Any], Any] | None
 
 
-def register(cls: type[T], name: str, to_json: Callable[[T], object], from_json: Callable[[Any], T]) -> None:
-    """Teaches Loupe a type: values of exactly this class are recorded as what `to_json` makes of them.
+_registered: dict[str, _Known] = {}
+
+
+def register_type(
+    cls: type[T],
+    name: str | None = None,
+    to_json: Callable[[T], object] | None = None,
+    from_json: Callable[[Any], T] | None = None,
+) -> type[T]:
+    """Teaches Loupe a type: values of exactly this class are recorded, and come back in replays and forks.
+
+    With a class alone, its attributes are what is recorded, and no code of the class runs when it is rebuilt. It may be
+    used as a decorator. Give the two functions where attributes do not say what a value is (an array, a handle).
 
     Args:
         cls: the class.
-        name: a stable name under which values are stored; it must be registered again before they are read.
+        name: a stable name under which values are stored; it must be registered again before they are read. Default:
+            the class's module and name.
         to_json: makes something that can be recorded (it may hold other recordable values).
         from_json: the reverse.
+
+    Returns:
+        The class.
+
+    Raises:
+        UsageError: only one of the two functions is given, or another class has the name.
     """
+    if (to_json is None) is not (from_json is None):
+        raise UsageError(f"{type_name(cls)}: give to_json and from_json, or neither")
+    known = type_name(cls) if name is None else name
+    there = _registered.get(known)
+    if there is not None and type_name(there.cls) != type_name(cls):
+        raise UsageError(f"the name {known!r} is taken by {type_name(there.cls)}", hint="register it by another name")
 
     def write(value: T, inner: Inner) -> Json:
-        return [name, inner(to_json(value), name)]
+        if to_json is not None:
+            return [known, inner(to_json(value), known)]
+        inner.may_close_circles()
+        return [known, {part: inner(item, part) for part, item in objects.state_of(value).items()}]
 
-    _registered[name] = from_json
+    _registered[known] = _Known(cls, from_json)
     add_exact(cls, "$custom", write)
+    return cls
 
 
 def _read_custom(wire: Json, value: Value) -> object:
     name, inside = only(wire, str, object)
-    make = _registered.get(name)
-    if make is None:
-        raise NotRebuildable(
-            f"the type {name} is not registered here", hint="call agentloupe.ports.codecs.register first"
-        )
-    return make(value(inside))
+    known = _registered.get(name)
+    if known is None:
+        raise NotRebuildable(f"the type {name} is not registered here", hint="call agentloupe.register_type first")
+    if known.from_json is not None:
+        return known.from_json(value(inside))
+    made = value.begin(objects.bare(known.cls))
+    objects.set_state(made, attributes_if_recorded(inside, value))
+    return made
 
 
 def _read_unrecordable(wire: Json, _: Value) -> object:
@@ -108,5 +150,13 @@ def _read_unrecordable(wire: Json, _: Value) -> object:
 
 add_reader("$custom", _read_custom)
 add_reader("$unrecordable", _read_unrecordable)
-for _codecs in (scalars, exceptions, http, objects):  # in this order: the last takes what looks like a builtin
+for _codecs in (
+    scalars,
+    models,
+    exceptions,
+    http,
+    requests_http,
+    values,
+    objects,
+):  # the last takes what looks like a builtin
     _codecs.add_codecs()

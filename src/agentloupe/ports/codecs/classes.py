@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import lru_cache, reduce
 from pathlib import PurePath
-from types import ModuleType
-from typing import Any, TypeVar, cast
+from types import GenericAlias, ModuleType, UnionType
+from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin
 
 from agentloupe.words.canonical import Json
 from agentloupe.words.errors import NotRebuildable
@@ -26,6 +26,8 @@ def name_of(cls: type) -> str | None:
     A class of the script that runs is named by the script (`weather:City`), so that the name is the same when the
     script is a module of another program.
     """
+    if cls is type(None):
+        return "types:NoneType"
     module = _script() if cls.__module__ == "__main__" else cls.__module__
     name = f"{module}:{cls.__qualname__}"
     return name if cls in _candidates(name) else None
@@ -41,10 +43,29 @@ def class_wire(cls: type) -> Json:
     return None if outer is None else {"generic": [outer, [_argument_wire(a) for a in made_from["args"]]]}
 
 
+_FORMS: Mapping[str, object] = {"Any": Any, "...": ..., "None": type(None)}
+
+
 def _argument_wire(argument: object) -> Json:
+    """What a generic class is made with: a class, a type variable, `list[int]`, `int | None`, `Literal["a"]`."""
     if isinstance(argument, TypeVar):
         return {"typevar": f"{argument.__module__}:{argument.__name__}"}
-    return class_wire(argument) if isinstance(argument, type) else None
+    for form, known in _FORMS.items():
+        if argument is known:
+            return {"form": form}
+    origin = get_origin(argument)
+    if origin is None:
+        return class_wire(argument) if isinstance(argument, type) else None
+    if origin is Literal:
+        plain: list[Json] = [item for item in get_args(argument) if isinstance(item, str | int | bool | None)]
+        return {"literal": plain} if len(plain) == len(get_args(argument)) else None
+    inside = [_argument_wire(item) for item in get_args(argument)]
+    outer = class_wire(origin) if isinstance(origin, type) and origin is not UnionType else None
+    if None in inside or (outer is None and origin not in (Union, UnionType)):
+        return None
+    if outer is not None:
+        return {"alias": [outer, inside]}
+    return {"or" if origin is UnionType else "union": inside}
 
 
 def find_class(wire: Json) -> type:
@@ -76,15 +97,35 @@ def _parametrised(origin: type, arguments: Json) -> type:
 
 
 def _argument(wire: Json) -> object:
-    """A class or a type variable; `None` where there is none."""
+    """A class, a type variable or another expression of types; `None` where there is none."""
     try:
-        if isinstance(wire, dict) and isinstance(name := wire.get("typevar"), str):
-            module, _, variable = name.partition(":")
-            found = vars(sys.modules[module]).get(variable) if module in sys.modules else None
-            return found if isinstance(found, TypeVar) else None
-        return find_class(wire)
+        if not isinstance(wire, dict) or len(wire) != 1 or "generic" in wire:
+            return find_class(wire)
+        ((kind, inside),) = wire.items()
+        return _expression(kind, inside)
     except NotRebuildable:
         return None
+
+
+def _expression(kind: str, inside: Json) -> object:
+    """The reverse of `_argument_wire` for what is no class."""
+    if kind == "typevar" and isinstance(inside, str):
+        module, _, variable = inside.partition(":")
+        found = vars(sys.modules[module]).get(variable) if module in sys.modules else None
+        return found if isinstance(found, TypeVar) else None
+    if kind == "form" and isinstance(inside, str):
+        return _FORMS.get(inside)
+    if not isinstance(inside, list):
+        return None
+    if kind == "literal":
+        return Literal[tuple(inside)]
+    parts = inside[1] if kind == "alias" and len(inside) == 2 else inside if kind in ("union", "or") else None
+    found = tuple(_argument(part) for part in parts) if isinstance(parts, list) else (None,)
+    if None in found:
+        return None
+    if kind == "alias":
+        return GenericAlias(find_class(inside[0]), found)
+    return reduce(lambda a, b: a | b, cast("tuple[Any, ...]", found)) if kind == "or" else Union[found]  # noqa: UP007  # of a tuple
 
 
 def _candidates(name: str) -> list[type]:

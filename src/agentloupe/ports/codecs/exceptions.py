@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, cast
 
 from agentloupe.ports.codecs.classes import class_wire
@@ -69,10 +70,22 @@ def _write(error: BaseException, inner: Inner) -> Json:
 def _class(error: BaseException, inner: Inner) -> Json:
     """The class; also of one that cannot be found again: then it is listed as lost, and its name is for people."""
     wire = class_wire(type(error))
-    if wire is None:
+    if wire is None or not _can_be_made(type(error)):
         inner.lose(error)
         return f"{type(error).__module__}:{type(error).__qualname__}"
     return wire
+
+
+@lru_cache(512)
+def _can_be_made(cls: type[BaseException]) -> bool:
+    """Whether the `__new__` of the interpreter makes one: not where a C type of somebody else lies between."""
+    if issubclass(cls, BaseExceptionGroup):
+        return True
+    try:
+        _builtin(cls).__new__(cls)
+    except TypeError:
+        return False
+    return True
 
 
 def _message(error: BaseException) -> str:

@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any, cast
 
 from agentloupe.ports.codecs.scalars import bytes_of, bytes_wire
-from agentloupe.ports.codecs.walk import Codec, Inner, Value, add_codec
+from agentloupe.ports.codecs.walk import Codec, Inner, Value, add_codec, only
 from agentloupe.words.canonical import Json
 from agentloupe.words.errors import NotRebuildable
 
@@ -112,7 +112,34 @@ def _read_response(wire: Json, value: Value) -> object:
     return _put_content(made, content)
 
 
+_TEXTS = ("URL", "QueryParams")
+
+
+def _value_kind(value: object) -> str | None:
+    """`URL`, `QueryParams` or `Headers`, if it is one."""
+    return next((name for name in (*_TEXTS, "Headers") if _library(value, name) is not None), None)
+
+
+def _write_value(value: Any, _: Inner) -> Json:
+    kind = _value_kind(value) or ""
+    pairs: Json = (
+        [[name.decode("latin-1"), text.decode("latin-1")] for name, text in value.raw] if kind == "Headers" else None
+    )
+    return [_library(value, kind), kind, str(value) if pairs is None else pairs]
+
+
+def _read_value(wire: Json, _: Value) -> object:
+    name, kind, inside = only(wire, str, str, object)
+    module: Any = _module({"module": name})
+    if kind == "Headers":
+        return _read_headers(module, inside)
+    if kind not in _TEXTS or not isinstance(inside, str):
+        raise NotRebuildable("a recorded value of an HTTP library is of a kind that this version does not know")
+    return getattr(module, kind)(inside)
+
+
 def add_codecs() -> None:
     """Adds the codecs of this module."""
+    add_codec(Codec("$http_value", lambda v: _value_kind(v) is not None, _write_value, _read_value))
     add_codec(Codec("$http_request", lambda v: _library(v, "Request") is not None, _write_request, _read_request))
     add_codec(Codec("$http_response", lambda v: _library(v, "Response") is not None, _write_response, _read_response))

@@ -1,4 +1,4 @@
-"""Objects of classes that can be found again: enums, dataclasses, pydantic models, named tuples, subclasses of builtins.
+"""Objects of classes that can be found again: enums, dataclasses, named tuples, subclasses of what is written in C.
 
 They are made by the `__new__` of the C type under them and get the state they had: no `__init__`, no validation and no
 property of theirs runs.
@@ -6,15 +6,20 @@ property of theirs runs.
 
 from __future__ import annotations
 
+import collections
 import dataclasses
+import datetime as dt
+import decimal
 import enum
-import sys
 import types
-from collections.abc import Callable, Iterable, Mapping
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, cast
 
 from agentloupe.ports.codecs.classes import class_wire, find_class, type_name
 from agentloupe.ports.codecs.missing import attributes_if_recorded
+from agentloupe.ports.codecs.scalars import harmless
 from agentloupe.ports.codecs.walk import CannotRecord, Codec, Inner, Value, add_codec, attributes, items, only
 from agentloupe.words.canonical import Json
 from agentloupe.words.errors import NotRebuildable
@@ -123,117 +128,181 @@ def _fields(cls: Any) -> tuple[str, ...] | None:
 
 
 def _write_dataclass(value: object, inner: Inner) -> Json:
-    state = state_of(value)
-    wire = written_class(type(value))
-    return [wire, {name: inner(state[name], name) for name in _fields(type(value)) or () if name in state}]
+    """Class, fields, and the attributes that are no fields, where there are some."""
+    inner.may_close_circles()
+    cls, state = type(value), state_of(value)
+    if not _can_be_made(cls):
+        raise CannotRecord
+    names = [name for name in _fields(cls) or () if name in state]
+    wire: list[Json] = [written_class(cls), {name: inner(state.pop(name), name) for name in names}]
+    return [*wire, {name: inner(item, name) for name, item in state.items()}] if state else wire
 
 
 def _read_dataclass(wire: Json, value: Value) -> object:
-    name, inside = only(wire, object, dict)
+    with_more = isinstance(wire, list) and len(wire) == 3
+    name, inside, *more = only(wire, object, dict, *((dict,) if with_more else ()))
     cls = family(name, None, "dataclass")
     if _fields(cls) is None:
         raise NotRebuildable(f"the class {type_name(cls)} is no dataclass here")
-    made = bare(cls)
+    made = value.begin(bare(cls))
     set_state(made, attributes(inside, value))
-    return made
-
-
-# --- pydantic ---------------------------------------------------------------------------------------------------------
-
-
-def _model_base() -> type | None:
-    """Pydantic's BaseModel, where something has loaded it."""
-    module = sys.modules.get("pydantic.main")
-    base = getattr(module, "BaseModel", None)
-    return base if isinstance(base, type) else None
-
-
-def _is_model(value: object) -> bool:
-    base = _model_base()
-    return base is not None and isinstance(value, base) and hasattr(value, "__pydantic_fields_set__")
-
-
-def _write_model(value: Any, inner: Inner) -> Json:
-    """Class, fields as they are (extra ones apart), and what else pydantic keeps, where it is not the usual."""
-    held = cast("dict[str, object]", value.__dict__)
-    extra = cast("dict[str, object] | None", value.__pydantic_extra__)
-    private = cast("dict[str, object] | None", value.__pydantic_private__)
-    fields_set = cast("set[str]", value.__pydantic_fields_set__)
-    more: dict[str, Json] = {}
-    if extra is not None:
-        more["extra"] = {name: inner(item, name) for name, item in extra.items()}
-    if private is not None:
-        more["private"] = {name: inner(item, name) for name, item in private.items()}
-    if fields_set != held.keys():
-        more["set"] = [*(n for n in held if n in fields_set), *sorted(n for n in fields_set if n not in held)]
-    return [written_class(value.__class__), {name: inner(item, name) for name, item in held.items()}, more]
-
-
-def _read_model(wire: Json, value: Value) -> object:
-    name, inside, more = only(wire, object, dict, dict)
-    base = _model_base()
-    if base is None:
-        raise NotRebuildable("a pydantic model was recorded, and pydantic is not loaded here")
-    cls = family(name, base, "pydantic model")
-    made = bare(cls)
-    fields = attributes(inside, value)
-    chosen = more.get("set")
-    object.__setattr__(made, "__dict__", fields)
-    object.__setattr__(made, "__pydantic_fields_set__", set(fields) if chosen is None else set(items(chosen, value)))
-    extra, private = more.get("extra"), more.get("private")
-    object.__setattr__(made, "__pydantic_extra__", None if extra is None else attributes(extra, value))
-    object.__setattr__(
-        made, "__pydantic_private__", None if private is None else attributes_if_recorded(private, value)
-    )
+    if more:
+        set_state(made, attributes_if_recorded(more[0], value))
     return made
 
 
 # --- subclasses of builtins -------------------------------------------------------------------------------------------
 
-_Of = Callable[[Any], Any]
-_BASES: dict[str, tuple[Any, _Of]] = {
-    "str": (str, str.__str__),
-    "int": (int, int.__int__),
-    "float": (float, float.__float__),
-    "bytes": (bytes, lambda value: bytes.__getitem__(value, slice(None))),
-    "list": (list, lambda value: list[Any](list[Any].__iter__(value))),
-    "dict": (dict, lambda value: dict[Any, Any](dict[Any, Any].items(value))),
-    "tuple": (tuple, lambda value: tuple[Any, ...](tuple[Any, ...].__iter__(value))),
-    "set": (set, lambda value: set[Any](set[Any].__iter__(value))),
-    "frozenset": (frozenset, lambda value: frozenset[Any](frozenset[Any].__iter__(value))),
+
+def _parts(value: Any, kind: Any, names: Sequence[str]) -> list[Any]:
+    """Attributes of a C type, whatever the subclass overrides."""
+    return [getattr(kind, name).__get__(value) for name in names]
+
+
+def _moment(value: Any) -> dt.datetime:
+    *parts, zone, fold = _parts(value, dt.datetime, ("year", "month", "day", *_CLOCK, "tzinfo", "fold"))
+    return dt.datetime(*parts, tzinfo=zone, fold=fold)
+
+
+def _time(value: Any) -> dt.time:
+    *parts, zone, fold = _parts(value, dt.time, (*_CLOCK, "tzinfo", "fold"))
+    return dt.time(*parts, tzinfo=zone, fold=fold)
+
+
+def _day(value: Any) -> dt.date:
+    return dt.date(*_parts(value, dt.date, ("year", "month", "day")))
+
+
+def _span(value: Any) -> dt.timedelta:
+    return dt.timedelta(*_parts(value, dt.timedelta, ("days", "seconds", "microseconds")))
+
+
+_CLOCK = ("hour", "minute", "second", "microsecond")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Base:
+    """A C type that classes are derived from.
+
+    Attributes:
+        kind: the type.
+        plain: the plain value in an instance of a subclass, whatever the subclass overrides.
+        make: an instance of a subclass from the plain value; runs the type's own `__new__` and nothing else.
+    """
+
+    kind: Any
+    plain: Callable[[Any], Any]
+    make: Callable[[Any, Any], Any]
+
+
+def _new(kind: Any, plain: Callable[[Any], Any]) -> _Base:
+    return _Base(kind, plain, kind.__new__)
+
+
+def _filled(kind: Any, plain: Callable[[Any], Any], fill: Callable[[Any, Any], object]) -> _Base:
+    def make(cls: Any, value: Any) -> Any:
+        made = kind.__new__(cls)
+        fill(made, value)
+        return made
+
+    return _Base(kind, plain, make)
+
+
+def _deque(value: Any) -> tuple[list[Any], int | None]:
+    return list(collections.deque[Any].__iter__(value)), collections.deque.__dict__["maxlen"].__get__(value)
+
+
+def _default(value: Any) -> tuple[Any, dict[Any, Any]]:
+    """Factory and members; a factory that data may not name is left to be unrecordable."""
+    factory = collections.defaultdict.__dict__["default_factory"].__get__(value)
+    return factory, dict[Any, Any](dict[Any, Any].items(value))
+
+
+def _fill_deque(made: Any, value: Any) -> None:
+    collections.deque[Any].__init__(made, *value)
+
+
+def _fill_default(made: Any, value: Any) -> None:
+    factory, members = value
+    collections.defaultdict[Any, Any].__init__(made, factory if harmless(factory) else None, members)
+
+
+_BASES: dict[str, _Base] = {
+    "str": _new(str, str.__str__),
+    "int": _new(int, int.__int__),
+    "float": _new(float, float.__float__),
+    "bytes": _new(bytes, lambda value: bytes.__getitem__(value, slice(None))),
+    "bytearray": _filled(bytearray, lambda value: bytearray.__getitem__(value, slice(None)), bytearray.extend),
+    "list": _filled(list, lambda value: list[Any](list[Any].__iter__(value)), list[Any].extend),
+    "deque": _filled(collections.deque, _deque, _fill_deque),
+    "defaultdict": _filled(collections.defaultdict, _default, _fill_default),
+    "ordered": _filled(
+        collections.OrderedDict,
+        lambda value: collections.OrderedDict(collections.OrderedDict[Any, Any].items(value)),
+        collections.OrderedDict[Any, Any].update,
+    ),
+    "dict": _filled(dict, lambda value: dict[Any, Any](dict[Any, Any].items(value)), dict[Any, Any].update),
+    "tuple": _new(tuple, lambda value: tuple[Any, ...](tuple[Any, ...].__iter__(value))),
+    "set": _filled(set, lambda value: set[Any](set[Any].__iter__(value)), set[Any].update),
+    "frozenset": _new(frozenset, lambda value: frozenset[Any](frozenset[Any].__iter__(value))),
+    "complex": _new(complex, complex.__complex__),
+    "decimal": _new(decimal.Decimal, decimal.Decimal),
+    "datetime": _Base(
+        dt.datetime,
+        _moment,
+        lambda cls, v: dt.datetime.__new__(cls, v.year, v.month, v.day, *_clock(v), v.tzinfo, fold=v.fold),
+    ),
+    "date": _Base(dt.date, _day, lambda cls, v: dt.date.__new__(cls, v.year, v.month, v.day)),
+    "time": _Base(dt.time, _time, lambda cls, v: dt.time.__new__(cls, *_clock(v), v.tzinfo, fold=v.fold)),
+    "timedelta": _Base(
+        dt.timedelta, _span, lambda cls, v: dt.timedelta.__new__(cls, v.days, v.seconds, v.microseconds)
+    ),
+    "tzinfo": _Base(dt.tzinfo, lambda _: None, lambda cls, _: dt.tzinfo.__new__(cls)),
+    "namespace": _Base(types.SimpleNamespace, lambda _: None, lambda cls, _: types.SimpleNamespace.__new__(cls)),
 }
-"""C type of a subclass, and the plain value in it, whatever the subclass overrides."""
-_FILL: dict[str, Callable[[Any, Any], object]] = {
-    "list": list[Any].extend,
-    "dict": dict[Any, Any].update,
-    "set": set[Any].update,
-}
+"""By name; of two that a class may derive from, the nearer one first."""
+
+
+_seen_made: weakref.WeakSet[type] = weakref.WeakSet()
+
+
+def _clock(value: Any) -> tuple[int, int, int, int]:
+    return value.hour, value.minute, value.second, value.microsecond
 
 
 def _base_of(cls: type) -> str | None:
-    return next((name for name, (base, _) in _BASES.items() if issubclass(cls, base)), None)
+    return next((name for name, base in _BASES.items() if issubclass(cls, base.kind)), None)
+
+
+@lru_cache(512)
+def _can_be_made(cls: type) -> bool:
+    """Whether the `__new__` of the C type under a class makes an instance: not where another C type lies between."""
+    try:
+        bare(cls)
+    except TypeError:
+        return False
+    return True
 
 
 def _write_sub(value: object, inner: Inner) -> Json:
     base = _base_of(type(value))
     if base is None:
         raise CannotRecord
-    wire: list[Json] = [written_class(type(value)), base, inner(_BASES[base][1](value), base)]
+    wire = written_class(type(value))
+    plain = _BASES[base].plain(value)
+    if type(value) not in _seen_made:
+        _BASES[base].make(type(value), plain)  # fails where it would fail in a replay: another C type lies between
+        _seen_made.add(type(value))
+    made: list[Json] = [wire, base, inner(plain, base)]
     state = state_of(value)
-    return [*wire, {name: inner(item, name) for name, item in state.items()}] if state else wire
+    return [*made, {name: inner(item, name) for name, item in state.items()}] if state else made
 
 
 def _read_sub(wire: Json, value: Value) -> object:
     with_state = isinstance(wire, list) and len(wire) == 4
     name, base, inside, *state = only(wire, object, str, object, *((dict,) if with_state else ()))
-    kind = _BASES[base][0]
-    cls = family(name, kind, base)
-    plain = value(inside)
-    if base in _FILL:
-        made = kind.__new__(cls)
-        _FILL[base](made, plain)
-    else:
-        made = kind.__new__(cls, plain)
+    known = _BASES[base]
+    made = known.make(family(name, known.kind, base), value(inside))
     if state:
         set_state(made, attributes(state[0], value))
     return made
@@ -246,7 +315,6 @@ def _is_dataclass(value: object) -> bool:
 def add_codecs() -> None:
     """Adds the codecs of this module; subclasses of builtins last, since many of the others are some, too."""
     add_codec(Codec("$enum", lambda value: isinstance(value, enum.Enum), _write_enum, _read_enum))
-    add_codec(Codec("$model", _is_model, _write_model, _read_model))
     add_codec(Codec("$namedtuple", _is_namedtuple, _write_namedtuple, _read_namedtuple))
     add_codec(Codec("$dataclass", _is_dataclass, _write_dataclass, _read_dataclass))
     add_codec(Codec("$sub", lambda value: _base_of(type(value)) is not None, _write_sub, _read_sub))

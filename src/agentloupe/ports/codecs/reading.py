@@ -95,6 +95,7 @@ _SHOW: dict[str, Callable[[Json], Json]] = {
     **dict.fromkeys(("$path", "$namedtuple", "$dataclass", "$custom"), _second),
     **dict.fromkeys(("$bytes", "$bytearray"), _bytes),
     **{tag: _told(tag) for tag in ("$timedelta", "$timezone", "$range", "$complex", "$fraction")},
+    **dict.fromkeys(("$address", "$sub_", "$object", "$memoryview_"), _second),
     "$deque": _first,
     "$dict": _pairs,
     "$ordered": _pairs,

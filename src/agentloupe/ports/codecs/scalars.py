@@ -32,7 +32,8 @@ from agentloupe.words.errors import NotRebuildable
 _FLOATS = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
 
 
-def _text(wire: Json) -> str:
+def text_of(wire: Json) -> str:
+    """A text. Raises `NotRebuildable` for anything else."""
     if not isinstance(wire, str):
         raise NotRebuildable("a recorded value is no text where it must be")
     return wire
@@ -49,8 +50,8 @@ def bytes_wire(value: bytes | bytearray) -> Json:
 def bytes_of(wire: Json) -> bytes:
     """The reverse of `bytes_wire`."""
     if isinstance(wire, dict):
-        return _text(wire.get("utf-8")).encode()
-    return base64.b64decode(_text(wire), validate=True)
+        return text_of(wire.get("utf-8")).encode()
+    return base64.b64decode(text_of(wire), validate=True)
 
 
 # --- numbers and bytes ------------------------------------------------------------------------------------------------
@@ -92,7 +93,7 @@ def _is_uuid(value: object) -> bool:
 
 
 def _read_uuid(wire: Json, _: Value) -> object:
-    return find_class("uuid:UUID")(_text(wire))
+    return find_class("uuid:UUID")(text_of(wire))
 
 
 # --- containers -------------------------------------------------------------------------------------------------------
@@ -115,13 +116,13 @@ def _read_deque(wire: Json, value: Value) -> collections.deque[object]:
     return collections.deque(items(inside, value), maxlen)
 
 
-def _harmless(factory: object) -> bool:
+def harmless(factory: object) -> bool:
     """Whether a default factory is one that data may name: a class of the interpreter or of `collections`."""
     return factory is None or (isinstance(factory, type) and factory.__module__ in ("builtins", "collections"))
 
 
 def _write_defaultdict(value: collections.defaultdict[object, object], inner: Inner) -> Json:
-    if not _harmless(value.default_factory):
+    if not harmless(value.default_factory):
         raise CannotRecord
     return [inner(value.default_factory, "default_factory"), _write_pairs(value, inner)]
 
@@ -129,7 +130,7 @@ def _write_defaultdict(value: collections.defaultdict[object, object], inner: In
 def _read_defaultdict(wire: Json, value: Value) -> object:
     named, inside = only(wire, object, list)
     factory: Any = value(named)
-    if not _harmless(factory):
+    if not harmless(factory):
         raise NotRebuildable("a recorded defaultdict names a factory that data may not name")
     return collections.defaultdict(factory, pairs(inside, value))
 
@@ -172,7 +173,7 @@ def _read_timezone(wire: Json, _: Value) -> dt.timezone:
     offset = dt.timedelta(days, seconds, microseconds)
     if name is None:
         return dt.UTC if not offset else dt.timezone(offset)
-    return dt.timezone(offset, _text(name))
+    return dt.timezone(offset, text_of(name))
 
 
 def _is_zoneinfo(value: object) -> bool:
@@ -189,7 +190,7 @@ def _write_zoneinfo(value: Any, _: Inner) -> Json:
 def _read_zoneinfo(wire: Json, _: Value) -> object:
     import zoneinfo
 
-    return zoneinfo.ZoneInfo(_text(wire))
+    return zoneinfo.ZoneInfo(text_of(wire))
 
 
 # --- paths and classes ------------------------------------------------------------------------------------------------
@@ -213,12 +214,12 @@ def _write_class(value: type, _: Inner) -> Json:
 
 def add_codecs() -> None:
     """Adds the codecs of this module."""
-    add_reader("$float", lambda wire, _: _FLOATS[_text(wire)])
+    add_reader("$float", lambda wire, _: _FLOATS[text_of(wire)])
     add_exact(bytes, "$bytes", _write_bytes, _read_bytes)
     add_exact(bytearray, "$bytearray", _write_bytes, lambda wire, value: bytearray(_read_bytes(wire, value)))
     add_exact(complex, "$complex", _write_complex, _read_complex)
     add_exact(range, "$range", lambda value, _: [value.start, value.stop, value.step], _read_range)
-    add_exact(decimal.Decimal, "$decimal", lambda value, _: str(value), lambda wire, _: decimal.Decimal(_text(wire)))
+    add_exact(decimal.Decimal, "$decimal", lambda value, _: str(value), lambda wire, _: decimal.Decimal(text_of(wire)))
     add_exact(fractions.Fraction, "$fraction", lambda v, _: [v.numerator, v.denominator], _read_fraction)
     add_codec(Codec("$uuid", _is_uuid, lambda value, _: str(value), _read_uuid))
     add_reader("$tuple", lambda wire, value: tuple(items(wire, value)))
@@ -241,7 +242,9 @@ def add_codecs() -> None:
     )
     add_exact(dt.datetime, "$datetime", _write_moment, lambda wire, value: _read_moment(dt.datetime, wire, value))
     add_exact(dt.time, "$time", _write_moment, lambda wire, value: _read_moment(dt.time, wire, value))
-    add_exact(dt.date, "$date", lambda value, _: value.isoformat(), lambda wire, _: dt.date.fromisoformat(_text(wire)))
+    add_exact(
+        dt.date, "$date", lambda value, _: value.isoformat(), lambda wire, _: dt.date.fromisoformat(text_of(wire))
+    )
     add_exact(dt.timedelta, "$timedelta", lambda v, _: [v.days, v.seconds, v.microseconds], _read_timedelta)
     add_exact(dt.timezone, "$timezone", _write_timezone, _read_timezone)
     add_codec(Codec("$zoneinfo", _is_zoneinfo, _write_zoneinfo, _read_zoneinfo))

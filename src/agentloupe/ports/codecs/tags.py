@@ -8,12 +8,18 @@
 | `$ordered` (items), `$defaultdict` (factory, items), `$namespace` (attributes) | relatives of dict |
 | `$bytes`, `$bytearray` (`{"utf-8": text}`, or base64), `$complex` (two floats), `$range`, `$decimal`, `$fraction`, `$uuid`, `$path` | scalars |
 | `$datetime`, `$date`, `$time` (ISO 8601), `$timedelta` (days, seconds, microseconds), `$timezone`, `$zoneinfo` | time |
+| `$address`, `$pattern` (text, flags), `$slice`, `$array` (type code, items), `$memoryview` (bytes, read-only), `$mappingproxy`, `$constant` | more of the standard library |
+| `$record` (class, fields, more) | a record of the system: `time.struct_time`, `os.stat_result` |
 | `$type` (class) | a class used as a value |
 | `$enum` (class, name) | a member; (class, null, value) for combined flags |
-| `$namedtuple` (class, items), `$dataclass` (class, fields), `$model` (class, fields, more), `$sub` (class, base, value, attributes) | objects of known classes |
+| `$namedtuple` (class, items), `$dataclass` (class, fields, other attributes), `$model` (class, fields, more), `$sub` (class, base, value, attributes), `$object` (class, attributes) | objects of known classes |
+| `$secret` (class) | a secret of pydantic: its value is never recorded |
+| `$pydantic_url` (class, kind, text), `$faults` (title, faults, mode, hidden) | a URL of pydantic, a `ValidationError` |
 | `$exception` | class, args, attrs, state, message, cause, context, notes, members |
-| `$http_request`, `$http_response` | of httpx or httpx2 |
+| `$http_request`, `$http_response`, `$http_value` (library, class, value) | of httpx or httpx2 |
+| `$requests_request`, `$requests_response` | of requests |
 | `$custom` (name, value) | a registered type |
+| `$up` (levels) | the value itself, met again inside of itself, so many levels further out (0: what holds this) |
 | `$unrecordable` (type, path) | what could not be recorded |
 
 A class is `"module:Qual.Name"`, or `{"generic": [class, [argument ...]]}` for a parametrised pydantic model.
@@ -32,7 +38,9 @@ TAGS: Final[frozenset[str]] = frozenset(
         *("$bytes", "$bytearray", "$complex", "$range", "$decimal", "$fraction", "$uuid", "$path"),
         *("$datetime", "$date", "$time", "$timedelta", "$timezone", "$zoneinfo"),
         *("$type", "$enum", "$namedtuple", "$dataclass", "$model", "$sub"),
-        *("$exception", "$http_request", "$http_response", "$custom", "$unrecordable"),
+        *("$address", "$pattern", "$slice", "$array", "$memoryview", "$mappingproxy", "$constant", "$record"),
+        *("$object", "$secret", "$pydantic_url", "$faults", "$requests_request", "$requests_response"),
+        *("$exception", "$http_request", "$http_response", "$http_value", "$custom", "$up", "$unrecordable"),
     }
 )
 """All tags. An object with one member of another name is a plain object, also when the name begins with `$`."""

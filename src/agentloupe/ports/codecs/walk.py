@@ -5,14 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import isfinite, isnan
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from agentloupe.ports.codecs.classes import type_name
 from agentloupe.ports.codecs.tags import tag_of
 from agentloupe.words.canonical import Json
 from agentloupe.words.errors import LoupeError, NotRebuildable
 
-__all__ = ["DEPTH", "LEAVES", "Codec", "Decoder", "Encoder", "Inner", "Lost", "Path", "Value", "add_codec", "add_exact"]
+__all__ = [
+    "DEPTH",
+    "LEAVES",
+    "CircularDecoder",
+    "Codec",
+    "Decoder",
+    "Encoder",
+    "Inner",
+    "Lost",
+    "Path",
+    "Value",
+    "add_codec",
+    "add_exact",
+]
 
 DEPTH = 200
 """Levels of a value that are recorded; what lies deeper is unrecordable (objects earlier, when the stack ends first)."""
@@ -20,10 +33,8 @@ DEPTH = 200
 Path = tuple["Path", object] | None
 """Where a value stands: (place of what holds it, key or index)."""
 
-Value = Callable[[Json], object]
-"""Decodes a part."""
-
 _TYPES = 2000
+Made = TypeVar("Made")
 LEAVES = frozenset({str, int, bool, type(None)})
 
 
@@ -51,6 +62,10 @@ class Inner:
     def lose(self, value: object) -> None:
         """Lists the value itself as one that cannot be rebuilt, though it is written."""
         self._encoder.lose(value, self._path)
+
+    def may_close_circles(self) -> None:
+        """Says that parts of the value at hand may lead back to it: its reader hands it out (`begin`) before it reads them."""
+        self._encoder.closers.add(self._depth)
 
 
 class CannotRecord(Exception):
@@ -123,7 +138,8 @@ class Encoder:
 
     def __init__(self) -> None:
         self.lost: list[Lost] = []
-        self._open: set[int] = set()  # ids of what is being walked, against circles
+        self.closers: set[int] = set()  # depths of what is being walked and may be met again inside of itself
+        self._open: dict[int, int] = {}  # depths of what is being walked, by id
 
     def value(self, value: object, path: Path = None, depth: int = 0) -> Json:
         """A value as JSON."""
@@ -143,19 +159,29 @@ class Encoder:
 
     def _deep(self, value: object, kind: type, path: Path, depth: int) -> Json:
         """A value with others inside."""
-        if depth >= DEPTH or id(value) in self._open:
+        if id(value) in self._open:
+            return self._circle(value, path, depth)
+        if depth >= DEPTH:
             return self.lose(value, path)
-        self._open.add(id(value))
+        self._open[id(value)] = depth + 1
         try:
             if kind is dict:
+                self.closers.add(depth + 1)
                 return self._dict(cast("dict[object, object]", value), path, depth + 1)
             if kind is list:
+                self.closers.add(depth + 1)
                 return self._list(cast("list[object]", value), path, depth + 1)
             if kind is tuple:  # here and not with the others: they nest, and every frame counts
                 return {"$tuple": self._list(cast("tuple[object, ...]", value), path, depth + 1)}
             return self._other(value, path, depth + 1)
         finally:
-            self._open.discard(id(value))
+            del self._open[id(value)]
+            self.closers.discard(depth + 1)
+
+    def _circle(self, value: object, path: Path, depth: int) -> Json:
+        """A value inside of itself: so many levels up, if it can be rebuilt that way."""
+        there = self._open[id(value)]
+        return {"$up": depth - there} if there in self.closers else self.lose(value, path)
 
     def _float(self, value: float) -> Json:
         if isfinite(value):
@@ -223,8 +249,20 @@ def _path_text(path: Path) -> str:
 # --- back -------------------------------------------------------------------------------------------------------------
 
 
+class Circular(Exception):
+    """There are circles in what is read: `CircularDecoder` can read it. Never leaves this package."""
+
+
 class Decoder:
-    """One walk back. Every container is made anew."""
+    """One walk back. Every container is made anew. Codecs read the parts of a value by calling it."""
+
+    def begin(self, made: Made) -> Made:
+        """Takes an object that has no state yet, so that its parts may lead back to it; returns it."""
+        return made
+
+    def __call__(self, wire: Json) -> object:
+        """The same as `value`: how codecs ask for the parts of what they read."""
+        return self.value(wire)
 
     def value(self, wire: Json) -> object:
         """A value from JSON. Raises `NotRebuildable`."""
@@ -244,11 +282,73 @@ class Decoder:
         if read is None:
             raise NotRebuildable(f"nothing here reads {tag}")
         try:
-            return read(inside, self.value)
-        except LoupeError:
+            return read(inside, self)
+        except (LoupeError, Circular):
             raise
         except Exception as error:
             raise NotRebuildable(f"a recorded {tag} cannot be rebuilt ({type(error).__name__})") from error
+
+
+Value = Decoder
+"""Decodes the parts of a value."""
+
+
+class CircularDecoder(Decoder):
+    """A walk back that knows what it is inside of; slower, and for values that are met again inside of themselves."""
+
+    def __init__(self) -> None:
+        self._around: list[object] = []
+
+    def begin(self, made: Made) -> Made:
+        """See `Decoder.begin`."""
+        self._around[-1] = made
+        return made
+
+    def value(self, wire: Json) -> object:
+        """A value from JSON. Raises `NotRebuildable`."""
+        if not isinstance(wire, dict | list):
+            return wire
+        tag = tag_of(wire) if isinstance(wire, dict) else None
+        if tag == "$up" and isinstance(wire, dict):
+            return self._found(wire[tag])
+        self._around.append(_UNMADE)
+        try:
+            return self._inside(wire, tag)
+        finally:
+            self._around.pop()
+
+    def _inside(self, wire: dict[str, Json] | list[Json], tag: str | None) -> object:
+        if isinstance(wire, list):
+            made = self.begin(list[object]())
+            made.extend(self.value(item) for item in wire)
+            return made
+        if tag == "$tuple":
+            return tuple(items(wire[tag], self))
+        if tag is None or tag == "$dict":
+            known = self.begin(dict[object, object]())
+            known.update(wire.items() if tag is None else ())
+            for key in known:
+                known[key] = self.value(wire[cast("str", key)])
+            known.update(pairs(wire[tag], self) if tag is not None else ())
+            return known
+        return self._tagged(tag, wire[tag])
+
+    def _found(self, up: Json) -> object:
+        there = self._around[-1 - up] if isinstance(up, int) and 0 <= up < len(self._around) else _UNMADE
+        if there is _UNMADE:
+            raise NotRebuildable("a recorded value leads back to something that is not there")
+        return there
+
+
+_UNMADE = object()
+
+
+def read_up(_: Json, __: Value) -> object:
+    """A place further up: only the decoder of circles knows it."""
+    raise Circular
+
+
+add_reader("$up", read_up)
 
 
 def only(wire: Json, *shape: type) -> list[Any]:
