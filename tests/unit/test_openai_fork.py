@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -47,12 +48,19 @@ def server(workdir: object) -> Iterator[Server]:
         yield made
 
 
+class Once(io.BytesIO):
+    """Bytes that can be read once."""
+
+    def seekable(self) -> bool:
+        return False
+
+
 def _client(server: Server) -> openai.OpenAI:
     http = openai.DefaultHttpxClient(verify=False)
     return loupe.wrap(openai.OpenAI(api_key=KEY, base_url=server.url, max_retries=0, http_client=http))
 
 
-def _talk(server: Server, *, stream: bool = False) -> Any:
+def _talk(server: Server, *, upload: bool = False) -> Any:
     @loupe.agent(name="talk")
     def talk(first: str) -> list[str]:
         said: list[str] = []
@@ -62,8 +70,9 @@ def _talk(server: Server, *, stream: bool = False) -> Any:
                     model="small-chat-1", messages=[{"role": "user", "content": word}], max_tokens=300
                 )
                 said.append(f"{answer.choices[0].message.content} {answer._request_id}")
-            if stream:
-                said.append(str(len(list(client.chat.completions.create(model="m", messages=[], stream=True)))))
+            if upload:
+                length: Any = {"headers": {"content-length": "2"}}
+                client.post("/uploads", cast_to=object, content=Once(b"{}"), options=length)
         return said
 
     return talk
@@ -116,11 +125,11 @@ def test_a_refused_parameter_is_shown_and_nothing_is_dropped(server: Server, way
 
 def test_what_is_not_recorded_is_sent_by_no_fork_and_no_replay(server: Server) -> None:
     run_id = loupe.record(_talk(server), "first").run_id
-    streaming = _talk(server, stream=True)
+    uploading = _talk(server, upload=True)
     before = len(server.seen)
-    assert not replay(run_id, streaming).passed
+    assert not replay(run_id, uploading).passed
     assert len(server.seen) == before
-    with pytest.raises(ForkRefused, match="streams are not recorded yet") as refused:
-        fork(run_id, streaming, from_step=3, control=False)
+    with pytest.raises(ForkRefused, match="read while it is sent") as refused:
+        fork(run_id, uploading, from_step=3, control=False)
     assert refused.value.reason == "not_recorded"
-    assert [body.get("stream") for body in server.seen[before:]] == [None]
+    assert [body["model"] for body in server.seen[before:]] == ["small-chat-1"]

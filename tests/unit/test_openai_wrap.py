@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -22,7 +21,7 @@ from agentloupe.providers.clients import wrap
 from agentloupe.providers.loopback import HttpReply, json_reply
 from agentloupe.words.call import Call
 from agentloupe.words.canonical import key_of
-from agentloupe.words.errors import ReplayRefused, UsageError
+from agentloupe.words.errors import UsageError
 from tests.answers import ANSWER, same
 from tests.sdk_support import Keeping, Kept, Model, recorded, replayed, serving_model
 
@@ -396,27 +395,6 @@ def test_other_ways_to_a_whole_answer_are_recorded(model: Model, way: str) -> No
     assert [k.call.kind for k in kept] == ["llm"]
     if way == "parse":
         assert again.choices[0].message.parsed == Weather(city="Oslo", warm=False)
-
-
-def test_streams_pass_chunk_by_chunk(model: Model) -> None:
-    chunk = {"id": "s", "object": "chat.completion.chunk", "created": 1, "model": "m"}
-    lines = [{**chunk, "choices": [{"index": 0, "delta": {"content": word}}]} for word in ("a", "b")]
-    stream = b"".join(b"data: %s\n\n" % json.dumps(line).encode() for line in lines) + b"data: [DONE]\n\n"
-    model.will_say(HttpReply(200, stream, {"content-type": "text/event-stream"}))
-    client = wrap(model.client())
-
-    def use() -> list[str | None]:
-        return [
-            c.choices[0].delta.content
-            for c in client.chat.completions.create(model="m", messages=MESSAGES, stream=True)
-        ]
-
-    words, kept = recorded(use)
-    assert words == ["a", "b"]
-    assert kept[0].call.attrs["not_recorded"] == "streams are not recorded yet"
-    with pytest.raises(ReplayRefused):
-        replayed(kept, use)
-    assert len(model.seen) == 1
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])

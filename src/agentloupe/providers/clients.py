@@ -23,11 +23,9 @@ from typing import Any, TypeVar, cast
 
 from agentloupe.ports import ambient
 from agentloupe.providers import openai_chat
-from agentloupe.providers.exchange import rebuilt
 from agentloupe.providers.sdk_asked import asks_raw
 from agentloupe.providers.sdk_request import request_call
 from agentloupe.providers.sending import SENDING, answered, try_ended
-from agentloupe.words.canonical import Json
 from agentloupe.words.errors import UsageError
 
 __all__ = ["SDKS", "install", "uninstall", "wrap", "wrap_openai"]
@@ -174,8 +172,8 @@ class _Sdk:
         how: dict[str, Any] = {"stream": self._stream, "stream_cls": self._stream_cls}
         return self._kind.request(self._client, self._cast_to, options, **how)
 
-    def read(self, options: Any, answer: dict[str, Json], retries: int) -> Any:
-        """What the SDK makes of a stored exchange."""
+    def read(self, options: Any, answer: Callable[[Any], Any], retries: int) -> Any:
+        """What the SDK makes of a recorded response."""
         options = options.model_copy()
         cast_to = self._client._maybe_override_cast_to(self._cast_to, options)
         with _reading():
@@ -184,7 +182,7 @@ class _Sdk:
             self._client,
             cast_to=cast_to,
             options=options,
-            response=rebuilt(answer, request),
+            response=answer(request),
             stream=self._stream,
             stream_cls=self._stream_cls,
             retries_taken=retries,
@@ -221,8 +219,7 @@ def _client(kind: Any) -> dict[str, Any]:
         sdk = _Sdk(kind, self, cast_to, stream, stream_cls)
         if ambient.current() is None or SENDING.get() is not None:
             return sdk.send(options)
-        known = request_call(self, sdk, cast_to, prepare(self, options) if prepare else options, stream)
-        return known.after(ambient.call(known.call, known.send))
+        return request_call(self, sdk, cast_to, prepare(self, options) if prepare else options, stream).ask()
 
     def _sleep_for_retry(self: Any, *args: Any, **kwargs: Any) -> Any:
         try_ended(kwargs.get("response"))
@@ -243,8 +240,8 @@ def _async_client(kind: Any) -> dict[str, Any]:
         sdk = _Sdk(kind, self, cast_to, stream, stream_cls)
         if ambient.current() is None or SENDING.get() is not None:
             return await sdk.send(options)
-        known = request_call(self, sdk, cast_to, await prepare(self, options) if prepare else options, stream)
-        return await known.aafter(await ambient.acall(known.call, known.asend))
+        options = await prepare(self, options) if prepare else options
+        return await request_call(self, sdk, cast_to, options, stream).aask()
 
     async def _sleep_for_retry(self: Any, *args: Any, **kwargs: Any) -> Any:
         try_ended(kwargs.get("response"))

@@ -18,9 +18,9 @@ from typing import Any, Self
 from agentloupe.ports import ambient
 from agentloupe.ports.streams import Reply, Streamed, aopen_stream, open_stream
 from agentloupe.providers import chat
-from agentloupe.providers.assembling import assembled, first_token_ms, is_done
+from agentloupe.providers.assembling import is_done
 from agentloupe.providers.exchange import facts_of, library_of, rebuilt, stored
-from agentloupe.providers.httpstream import head_of, is_stream, played, teed, whole
+from agentloupe.providers.httpstream import head_of, is_stream, played, teed, told
 from agentloupe.providers.sending import SENDING
 from agentloupe.providers.tries import Tries
 from agentloupe.words.call import Attrs, Call
@@ -144,7 +144,7 @@ class _Exchange:
             name=chat.step_name(self._body) if self._model else f"{self._request.method} {endpoint}",
             input=self._body if self._model else other,
             attrs=facts,
-            encode=lambda answer: self._assembled(answer) if isinstance(answer, Streamed) else encode(answer),
+            encode=lambda answer: told(answer, model=self._model) if isinstance(answer, Streamed) else encode(answer),
             decode=self._decoded,
             facts=facts_of,
             resend=resend if self._model else None,
@@ -175,12 +175,6 @@ class _Exchange:
         if reply.raw is not None:
             return teed(reply.raw, reply.stream)
         return played(reply.stream, self._request, asynchronous=self._asynchronous)
-
-    def _assembled(self, streamed: Streamed) -> Json:
-        answer = assembled(streamed.data) if self._model else None
-        if (ms := first_token_ms(streamed) if answer is not None else None) is not None:
-            streamed.facts["first_token_ms"] = ms
-        return whole(streamed) if answer is None else answer
 
     @contextmanager
     def tried(self) -> Generator[list[int]]:

@@ -8,12 +8,13 @@ from functools import cache
 from typing import Any
 
 from agentloupe.ports.streams import Stream, Streamed
+from agentloupe.providers.assembling import assembled, first_token_ms
 from agentloupe.providers.codings import coding_of
 from agentloupe.providers.exchange import library_of
 from agentloupe.words.canonical import Json
 from agentloupe.words.exchange import exchange, header_of, headers_of
 
-__all__ = ["head_of", "is_stream", "played", "teed", "whole"]
+__all__ = ["head_of", "is_stream", "played", "teed", "told"]
 
 _STREAMS = (
     "text/event-stream",
@@ -40,7 +41,17 @@ def head_of(response: Any) -> dict[str, Json]:
     return {**about, "http_version": response.http_version, "reason_phrase": response.reason_phrase}
 
 
-def whole(streamed: Streamed) -> dict[str, Json]:
+def told(streamed: Streamed, *, model: bool) -> Json:
+    """A streamed answer as the result of its call: of a model the whole answer in the provider's form, else an exchange."""
+    answer = assembled(streamed.data) if model else None
+    if answer is None:
+        return _whole(streamed)
+    if (ms := first_token_ms(streamed)) is not None:
+        streamed.facts["first_token_ms"] = ms
+    return answer
+
+
+def _whole(streamed: Streamed) -> dict[str, Json]:
     """A streamed answer as an exchange: what it would be had it been read in one."""
     head = _head(streamed.head)
     named = {name: str(head.get(name) or "") for name in ("http_version", "reason_phrase")}

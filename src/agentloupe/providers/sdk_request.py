@@ -4,12 +4,12 @@ Clients that Stainless makes (`openai`, `anthropic`) send everything through one
 is recorded is the exchange that came of it; what the program gets, live and in a replay, is what the SDK itself makes of
 that exchange: its own types, its own exceptions, raw responses with their bytes and headers.
 
-    asked = request_call(client, sdk, cast_to, options, ...)
-    answer = asked.after(ambient.call(asked.call, asked.send))
+    answer = request_call(client, sdk, cast_to, options, stream).ask()      # async: await ....aask()
 
 - An answer that the program gets parsed is stored as the provider's JSON. Where bytes or headers can be seen (raw
   responses, files) and for endpoints that are no model, the exchange is stored (`words.exchange`).
 - One call, whatever the SDK tries inside; a replay gives the last exchange to the SDK, and waits for nothing.
+- Streams are recorded as the bytes that the SDK reads, below it: what it makes of them it makes again.
 - A failed call is its exception, as of every call.
 """
 
@@ -20,13 +20,16 @@ import logging
 import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, cast
 
-from agentloupe.ports import codecs
+from agentloupe.ports import ambient, codecs
+from agentloupe.ports.streams import Reply, Streamed, aopen_stream, open_stream
 from agentloupe.providers import chat, sdk_body
+from agentloupe.providers.assembling import is_done
 from agentloupe.providers.chat import QUERY
-from agentloupe.providers.exchange import facts_of, stored
+from agentloupe.providers.exchange import facts_of, rebuilt, stored
+from agentloupe.providers.httpstream import head_of, played, teed, told
 from agentloupe.providers.sdk_asked import Asked, asked, asks_raw, name_of
 from agentloupe.providers.sdk_body import Body
 from agentloupe.providers.sending import IDS, SENDING, Sending
@@ -35,7 +38,7 @@ from agentloupe.words.canonical import Json, dumps
 from agentloupe.words.errors import ReplayRefused
 from agentloupe.words.exchange import exchange, is_exchange
 
-__all__ = ["Passed", "Requested", "Sdk", "request_call"]
+__all__ = ["Passed", "Requested", "RequestedStream", "Sdk", "request_call"]
 
 _log = logging.getLogger("agentloupe")
 
@@ -47,8 +50,14 @@ class Sdk(Protocol):
         """Sends a request as the SDK does; an awaitable where the client is async."""
         ...
 
-    def read(self, options: Any, answer: dict[str, Json], retries: int) -> Any:
-        """What the SDK makes of a stored exchange; an awaitable where the client is async."""
+    def read(self, options: Any, answer: Callable[[Any], Any], retries: int) -> Any:
+        """What the SDK makes of a recorded response; an awaitable where the client is async.
+
+        Args:
+            options: of the request.
+            answer: the response to the request that the SDK builds of them.
+            retries: how many tries failed before it.
+        """
         ...
 
 
@@ -93,13 +102,13 @@ class Passed:
         _warn(f"{self.call.name}: {self._why}")
         return await self._send()
 
-    def after(self, answer: Any) -> Any:
-        """What the caller of the SDK gets."""
-        return answer
+    def ask(self) -> Any:
+        """Sends the call through the current boundary: what the caller of the SDK gets."""
+        return ambient.call(self.call, self.send)
 
-    async def aafter(self, answer: Any) -> Any:
-        """Async twin of `after`."""
-        return answer
+    async def aask(self) -> Any:
+        """Async twin of `ask`."""
+        return await ambient.acall(self.call, self.asend)
 
     def _refuse(self, _: Json) -> object:
         raise ReplayRefused(
@@ -209,17 +218,22 @@ class Requested:
 
     # --- both ---------------------------------------------------------------------------------------------------------
 
-    def after(self, answer: Any) -> Any:
-        """What the caller of the SDK gets."""
-        if isinstance(answer, _Kept):
-            answer = self._sdk.read(self._reading(), answer.exchange, answer.retries)
-        return _raised(answer)
+    def ask(self) -> Any:
+        """Sends the call through the current boundary: what the caller of the SDK gets."""
+        return self._given(ambient.call(self.call, self.send))
 
-    async def aafter(self, answer: Any) -> Any:
-        """Async twin of `after`."""
-        if isinstance(answer, _Kept):
-            answer = await self._sdk.read(self._reading(), answer.exchange, answer.retries)
-        return _raised(answer)
+    async def aask(self) -> Any:
+        """Async twin of `ask`."""
+        answer = self._given(await ambient.acall(self.call, self.asend))
+        return await answer if inspect.iscoroutine(answer) else answer
+
+    def _given(self, answer: Any) -> Any:
+        """The answer, a recorded one read by the SDK (in a coroutine where the client is async)."""
+        if isinstance(answer, _Unread):
+            raise answer.error
+        if not isinstance(answer, _Kept):
+            return answer
+        return self._sdk.read(self._reading(), lambda request: rebuilt(answer.exchange, request), answer.retries)
 
     def _reading(self) -> Any:
         """The options under which an exchange is read: nothing of them is sent, so they hold no files."""
@@ -228,10 +242,48 @@ class Requested:
         return self._options.model_copy(update={n: v for n, v in changed.items() if hasattr(self._options, n)})
 
 
-def _raised(answer: Any) -> Any:
-    if isinstance(answer, _Unread):
-        raise answer.error
-    return answer
+class RequestedStream(Requested):
+    """A request whose answer comes in pieces, or is given to the program unread."""
+
+    def __init__(self, client: Any, sdk: Sdk, options: Any, asked: Asked) -> None:
+        super().__init__(client, sdk, options, asked, plain=False)
+        self.call = replace(self.call, streamed=True)
+
+    def ask(self) -> Any:
+        """See `Requested.ask`."""
+        return self._opened(open_stream(self.call, self.send, self._head, self._done))
+
+    async def aask(self) -> Any:
+        """See `Requested.aask`."""
+        answer = self._opened(await aopen_stream(self.call, self.asend, self._head, self._done))
+        return await answer if inspect.iscoroutine(answer) else answer
+
+    def _head(self, _: object) -> Json:
+        """What came before the first piece; `None` for an answer that the SDK has read whole."""
+        response = self._sent.response if self._sent is not None else None
+        if response is None or hasattr(response, "_content"):
+            return None
+        return {**head_of(response), "retries": self._sent.retries if self._sent is not None else 0}
+
+    def _done(self, streamed: Streamed) -> bool:
+        return self._asked.kind == "llm" and is_done(streamed.data)
+
+    def _opened(self, reply: Reply[Any]) -> Any:
+        stream = reply.stream
+        if stream is None:
+            return self._given(reply.value)
+        if stream.live:
+            assert self._sent is not None, "a live stream was sent"
+            teed(self._sent.response, stream)
+            return reply.raw
+        retries = stream.head.get("retries") if isinstance(stream.head, dict) else None
+        tried = retries if isinstance(retries, int) else 0
+        return self._sdk.read(self._reading(), lambda r: played(stream, r, asynchronous=self._async), tried)
+
+    def _encode(self, answer: object) -> Json:
+        if isinstance(answer, Streamed):
+            return told(answer, model=self._asked.kind == "llm")
+        return super()._encode(answer)
 
 
 def _complete(kept: object, facts: Attrs) -> object:
@@ -274,16 +326,16 @@ def request_call(client: Any, sdk: Sdk, cast_to: Any, options: Any, stream: bool
     if why is not None or isinstance(wanted, str):
         about: Json = {"method": options.method.upper(), "path": options.url.partition("?")[0]}
         return Passed(lambda: sdk.send(options), name_of(options), about, why or "")
+    if stream or raw == "stream":
+        return RequestedStream(client, sdk, options, wanted)
     plain = wanted.kind == "llm" and raw is None and _is_parsed(cast_to)
     return Requested(client, sdk, options, wanted, plain)
 
 
 def _why_not(client: Any, options: Any, raw: str | None, stream: bool) -> str | None:
     """Why this request is not recorded, or `None`."""
-    if stream or raw == "stream":
-        return "streams are not recorded yet"
-    if raw is not None and getattr(client, "_middleware", ()):
-        return "raw responses of a client with middleware are not recorded"
+    if (raw is not None or stream) and getattr(client, "_middleware", ()):
+        return "raw responses and streams of a client with middleware are not recorded"
     return None
 
 
