@@ -233,7 +233,7 @@ class Recorder:
             clean = self._scrubbed(head, f"answer of {turn.call.name}")
             if clean.removed:
                 facts["removed_from_head"] = list[Json](clean.removed)
-            turn.arriving = Arriving(head, lambda pieces: self._scrubbed(pieces, f"stream of {turn.call.name}"))
+            turn.arriving = Arriving(head, self.rules)
             with self._lock:
                 self._streams[turn.place.call_id] = perform
                 entry = self._scribe.stream_opened(turn.call, turn.place, turn.key, clean.value, ambient.now(), facts)
@@ -256,15 +256,24 @@ class Recorder:
         try:
             with self._lock:
                 if turn.arriving is not None and turn.place.call_id in self._streams:
-                    self._book.append(self._waiting(turn, turn.arriving))
+                    self._book.append(self._waiting(turn, turn.arriving, last=False))
         except Exception as fault:  # noqa: BLE001  # see decide
             self._trouble(fault)
 
-    def _waiting(self, turn: _Turn, arriving: Arriving) -> Entry:
-        pieces = arriving.take()
+    def _waiting(self, turn: _Turn, arriving: Arriving, *, last: bool) -> Entry:
+        pieces = arriving.take(last=last)
         if pieces is None:
             return Entry()
         return self._scribe.streamed(turn.call, turn.place, turn.key, pieces, ambient.now())
+
+    def _rest_of_stream(self, turn: _Turn, arriving: Arriving, attrs: dict[str, Json]) -> Entry:
+        """The last pieces of a stream; what was removed from it becomes a fact of its end."""
+        rest = self._waiting(turn, arriving, last=True)
+        if arriving.removed:
+            attrs["removed_from_stream"] = list[Json](arriving.removed)
+        if arriving.withheld:
+            self._withheld(f"stream of {turn.call.name}", "parts")
+        return rest
 
     def _ended(self, turn: _Turn, perform: Perform, streamed: Streamed) -> None:
         """Stores the rest of a stream, how it ended, and the whole answer put together from it."""
@@ -277,8 +286,6 @@ class Recorder:
             facts = {**_facts(turn.call, output), **perform.facts, **facts_of_stream(streamed)}
             if streamed.error is not None:
                 facts["error_class"] = error_name(streamed.error)
-            if turn.arriving.removed:
-                facts["removed_from_stream"] = list[Json](turn.arriving.removed)
             self._close(turn, status_of_stream(streamed), output, facts, took)
         except Exception as fault:  # noqa: BLE001  # see decide
             self._trouble(fault)
@@ -457,10 +464,9 @@ class Recorder:
             self._streams.pop(turn.place.call_id, None)
             if call.kind == "llm" and (status == "ok" or attrs.get("finish_reason")):
                 self._watch.answered(clean.value, call.input)
+            rest = None if turn.arriving is None else self._rest_of_stream(turn, turn.arriving, attrs)
             closed = self._scribe.closed(call, turn.place, turn.key, outcome, ambient.now())
-            if turn.arriving is not None:
-                closed = entries([self._waiting(turn, turn.arriving), closed])
-            self._book.append(closed)
+            self._book.append(closed if rest is None else entries([rest, closed]))
         self._check_book()
 
     def _clean_output(self, call: Call, output: Json) -> Scrubbed:
@@ -487,10 +493,13 @@ class Recorder:
     def _scrubbed(self, value: Json, what: str) -> Scrubbed:
         clean = scrub(value, self.rules)
         if clean.withheld:
-            note = f"{what}: a rule of secret removal failed, {len(clean.withheld)} values were withheld"
-            self._covered.lower("limited_replay", note)
-            self._say("withheld", f"run {self.run_id}: {note}")
+            self._withheld(what, f"{len(clean.withheld)} values")
         return clean
+
+    def _withheld(self, what: str, how_much: str) -> None:
+        note = f"{what}: a rule of secret removal failed, {how_much} were withheld"
+        self._covered.lower("limited_replay", note)
+        self._say("withheld", f"run {self.run_id}: {note}")
 
     # --- what goes wrong ----------------------------------------------------------------------------------------------
 

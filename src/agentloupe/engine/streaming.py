@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from agentloupe.engine.privacy import Scrubbed
+from agentloupe.engine.privacy import Rules
+from agentloupe.engine.streamscrubber import StreamScrubber
 from agentloupe.ports.codecs import encode
 from agentloupe.ports.streams import How, Piece, Streamed, pieces_wire
 from agentloupe.words.call import OutcomeStatus
@@ -22,18 +21,18 @@ _STATUS: dict[How, OutcomeStatus] = {
 
 
 class Arriving:
-    """Pieces that came and are not stored yet.
+    """Pieces that came and are not stored yet: those since the last batch, and those that may begin a secret.
 
     Args:
-        clean: secret removal.
+        head: what came before the first piece.
+        rules: of secret removal.
     """
 
-    __slots__ = ("_clean", "_held", "removed", "seen")
+    __slots__ = ("_held", "_scrubber", "seen")
 
-    def __init__(self, head: Json, clean: Callable[[Json], Scrubbed]) -> None:
+    def __init__(self, head: Json, rules: Rules) -> None:
         self.seen = Streamed(head)
-        self.removed: list[str] = []
-        self._clean = clean
+        self._scrubber = StreamScrubber(rules)
         self._held: list[Piece] = []
 
     def add(self, piece: Piece) -> bool:
@@ -42,14 +41,23 @@ class Arriving:
         self._held.append(piece)
         return len(self._held) == 1
 
-    def take(self) -> Json:
-        """The next batch in the form that is stored; `None`: nothing waits."""
+    def take(self, *, last: bool) -> Json:
+        """The next batch in the form that is stored; `None`: nothing can be stored now. `last`: nothing more will come."""
         held, self._held = self._held, []
-        if not held:
-            return None
-        clean = self._clean(pieces_wire(held))
-        self.removed += clean.removed
-        return clean.value
+        clean = self._scrubber.feed(held)
+        if last:
+            clean += self._scrubber.end()
+        return list[Json](pieces_wire(clean)) if clean else None
+
+    @property
+    def removed(self) -> tuple[str, ...]:
+        """Places in the stream's records from which a secret was removed."""
+        return self._scrubber.removed
+
+    @property
+    def withheld(self) -> bool:
+        """Whether a rule failed, so that something was withheld."""
+        return self._scrubber.withheld
 
 
 def status_of_stream(streamed: Streamed) -> OutcomeStatus:

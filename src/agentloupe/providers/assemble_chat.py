@@ -50,7 +50,7 @@ def assemble(chunks: Iterable[Mapping[str, Json]]) -> Json:
             _add_choice(choices.setdefault(key, {"index": key}), choice)
     if isinstance(kind := whole.get("object"), str):
         whole["object"] = _OBJECTS.get(kind, kind)
-    whole["choices"] = [choices[key] for key in sorted(choices)]
+    whole["choices"] = [_settled(choices[key]) for key in sorted(choices)]
     whole.setdefault("usage", None)
     return whole
 
@@ -103,8 +103,15 @@ def _add_tool_calls(calls: list[Json], parts: Json) -> None:
                 _add_function(cast("dict[str, Json]", call.setdefault("function", {})), value)
             elif name != "index" and value is not None and (value != "" or name not in call):
                 call[name] = value
-    # The whole form has no index: the order says it.
     calls.sort(key=lambda call: cast("int", cast("dict[str, Json]", call).get("index", 0)))
+
+
+def _settled(choice: dict[str, Json]) -> dict[str, Json]:
+    """Tool calls of a whole message have no index: their order says it."""
+    message = choice.get("message")
+    for call in _objects(message.get("tool_calls")) if isinstance(message, dict) else ():
+        call.pop("index", None)
+    return choice
 
 
 def _call_of(calls: list[Json], part: Mapping[str, Json]) -> dict[str, Json]:
