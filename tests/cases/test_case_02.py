@@ -1,0 +1,69 @@
+"""Case 02: two parallel tool calls whose argument pieces arrive mixed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+
+import agentloupe as loupe
+from agentloupe.verbs.replaying import replay
+from tests.stream_support import answer_of, http_client, playing
+
+HTTP = "httpx2" if int(openai.__version__.split(".")[0]) >= 3 else "httpx"
+
+
+@loupe.tool(effect="pure")
+def find_ferry(**wanted: Any) -> dict[str, Any]:
+    return wanted
+
+
+@loupe.tool(effect="pure")
+def find_hotel(**wanted: Any) -> dict[str, Any]:
+    return wanted
+
+
+TOOLS: dict[str, Callable[..., Any]] = {"find_ferry": find_ferry, "find_hotel": find_hotel}
+
+
+def _told(message: Any) -> list[dict[str, str]]:
+    calls = [(c["id"], c["function"]) for c in message["tool_calls"]]
+    return [{"id": at, "name": f["name"], "arguments": f["arguments"]} for at, f in calls]
+
+
+@pytest.mark.usefixtures("workdir")
+def test_the_calls_are_put_together_by_index(shared_case: Callable[[str], Path]) -> None:
+    case = shared_case("02")
+    expected = json.loads((case / "expected.json").read_text("utf-8"))
+    lines = (case / "chunks.jsonl").read_bytes().splitlines()
+    with playing([b"data: " + line + b"\n\n" for line in [*lines, b"[DONE]"]]) as server:
+
+        def worker() -> list[dict[str, str]]:
+            http: Any = http_client(HTTP, asynchronous=False)
+            client = openai.OpenAI(api_key="k", base_url=f"{server.url}/v1", http_client=http)
+            calls: dict[int, dict[str, str]] = {}
+            messages: list[Any] = [{"role": "user", "content": "book"}]
+            for chunk in client.chat.completions.create(model="m", messages=messages, stream=True):
+                for part in chunk.choices[0].delta.tool_calls or []:
+                    call = calls.setdefault(part.index, {"id": "", "name": "", "arguments": ""})
+                    assert part.function is not None
+                    call["id"] += part.id or ""
+                    call["name"] += part.function.name or ""
+                    call["arguments"] += part.function.arguments or ""
+            for index in sorted(calls):
+                assert TOOLS[calls[index]["name"]](**json.loads(calls[index]["arguments"]))
+            return [calls[index] for index in sorted(calls)]
+
+        done = loupe.record(worker)
+        report = replay(done.run_id, worker)
+    assert done.result == expected["tool_calls"]
+    choice = answer_of(done.run_id)["choices"][0]
+    assert _told(choice["message"]) == expected["tool_calls"]
+    assert choice["finish_reason"] == expected["finish_reason"]
+    tools = [step for step in loupe.open_store().steps(done.run_id) if step.kind == "tool"]
+    assert [step.name for step in tools] == ["find_ferry", "find_hotel"]
+    assert report.passed, report.text()
