@@ -43,6 +43,7 @@ def says(chunk: Mapping[str, Json]) -> bool:
 def assemble(chunks: Iterable[Mapping[str, Json]]) -> Json:
     """The whole message. The input of a tool that did not come whole stays the text that came of it."""
     message: dict[str, Json] = {}
+    content: list[Json] = []
     blocks: dict[int, dict[str, Json]] = {}
     for chunk in chunks:
         kind = chunk.get("type")
@@ -53,11 +54,10 @@ def assemble(chunks: Iterable[Mapping[str, Json]]) -> Json:
         elif kind == "error":
             message["error"] = chunk.get("error")
         elif isinstance(index := chunk.get("index"), int):
-            _add(blocks, index, chunk)
-    for block in blocks.values():
-        _settle(block)
-    if message or blocks:
-        message["content"] = [blocks[index] for index in sorted(blocks)] or message.get("content", [])
+            _add(content, blocks, index, chunk)
+    for block in content:
+        _settle(cast("dict[str, Json]", block))
+    message["content"] = content or message.get("content", [])
     return message
 
 
@@ -76,12 +76,14 @@ def _end(message: dict[str, Json], chunk: Mapping[str, Json]) -> None:
             message[name] = value
 
 
-def _add(blocks: dict[int, dict[str, Json]], index: int, chunk: Mapping[str, Json]) -> None:
+def _add(content: list[Json], blocks: dict[int, dict[str, Json]], index: int, chunk: Mapping[str, Json]) -> None:
+    """Blocks stand in the order in which they began; what is told of an index is told of the last block under it."""
     kind = chunk.get("type")
-    if kind == "content_block_start":
+    if kind == "content_block_start" or (kind == "content_block_delta" and index not in blocks):
         blocks[index] = dict(_object(chunk.get("content_block")))
-    elif kind == "content_block_delta":
-        _add_delta(blocks.setdefault(index, {}), _object(chunk.get("delta")))
+        content.append(blocks[index])
+    if kind == "content_block_delta":
+        _add_delta(blocks[index], _object(chunk.get("delta")))
 
 
 def _add_delta(block: dict[str, Json], delta: Mapping[str, Json]) -> None:
