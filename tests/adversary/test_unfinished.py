@@ -37,16 +37,40 @@ async def hasty() -> str:
     return "done"
 
 
-def test_a_call_that_outlives_its_run_is_a_gap_and_no_damage() -> None:
+def test_a_read_that_outlives_its_run_is_left_in_flight_by_a_replay() -> None:
     store = MemoryStore()
     opener = RecordOpener(store)
     with ambient.opening_with(opener):
         asyncio.run(hasty())
     run = store.run(opener.sessions[0].run_id)
     assert run is not None
+    assert run.coverage == "full"
+    assert replay(store.recording(run.id), hasty).verdict == "pass"
+
+
+@loupe.tool(effect="write")
+async def send(k: str) -> str:
+    return await slow(k)
+
+
+@loupe.agent(name="careless")
+async def careless() -> str:
+    task = asyncio.create_task(send("a"))
+    await asyncio.sleep(0)
+    del task
+    return "done"
+
+
+def test_a_write_that_outlives_its_run_is_a_gap_and_no_damage() -> None:
+    store = MemoryStore()
+    opener = RecordOpener(store)
+    with ambient.opening_with(opener):
+        asyncio.run(careless())
+    run = store.run(opener.sessions[0].run_id)
+    assert run is not None
     assert run.coverage == "limited_replay"
-    with pytest.raises(ReplayRefused, match="tool slow had not ended when the run did"):
-        replay(store.recording(run.id), hasty)
+    with pytest.raises(ReplayRefused, match="tool send had not ended when the run did"):
+        replay(store.recording(run.id), careless)
 
 
 # ---------------------------------------------------------------- a deleted ancestor

@@ -11,10 +11,11 @@ import pytest
 from agentloupe.engine.replayer import REFUSALS
 from agentloupe.engine.tape import Tape
 from agentloupe.ports import ambient
+from agentloupe.store.memory import MemoryStore
 from agentloupe.verbs.instrument import as_agent
 from agentloupe.verbs.replaying import Wishes, open_tape, replay, run_replayed
 from agentloupe.words.errors import ReplayMismatch
-from tests.tapes import Program, ask, use
+from tests.tapes import Program, ask, record_in, use
 
 STEPS = (ask("hello"), use("notify", "sent", to="ops"), ask("bye"))
 
@@ -40,24 +41,31 @@ def test_catching_even_the_stop_signal_does_not_either(asynchronous: bool) -> No
 
 
 def test_gather_with_return_exceptions_and_task_groups_do_not_hide_it() -> None:
-    async def alone() -> Any:
+    def grouped(ask: Any) -> Any:
+        async def agent() -> Any:
+            try:
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(ask())
+            except BaseExceptionGroup:
+                pass
+            return "yes"
+
+        return as_agent(agent, "program")
+
+    def gathered(ask: Any) -> Any:
+        async def agent() -> Any:
+            await asyncio.gather(ask(), return_exceptions=True)
+            return "yes"
+
+        return as_agent(agent, "program")
+
+    async def same() -> Any:
         return await ambient.acall(STEPS[0].call(), lambda: _answer("yes"))
 
-    async def grouped() -> Any:
-        try:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(_other())
-        except BaseExceptionGroup:
-            pass
-        return "yes"
-
-    async def gathered() -> Any:
-        await asyncio.gather(_other(), return_exceptions=True)
-        return "yes"
-
-    recording = Program(STEPS[:1], asynchronous=True, result=lambda got: "yes").recorded()
     for agent in (grouped, gathered):
-        report = replay(recording, as_agent(agent, "program"))
+        recording = record_in(MemoryStore(), agent(same))
+        assert replay(recording, agent(same)).verdict == "pass"
+        report = replay(recording, agent(_other))
         assert report.divergence is not None, report.text()
         assert (report.verdict, report.divergence.kind) == ("diverged", "input_changed"), agent.__name__
 

@@ -113,8 +113,9 @@ class Explainer:
             message=problem,
         )
 
-    def awaited(self, call: RecordedCall | None, last: RecordedCall | None) -> Divergence:
-        """The recorded call (or the end) that a program which stands still does not come to."""
+    def awaited(self, call: RecordedCall | None, last: RecordedCall | None, timer: str | None = None) -> Divergence:
+        """The recorded call, the timer or the end that a program which stands still does not come to."""
+        lane, _, number = timer.rpartition("t") if timer is not None else ("", "", "")
         return Divergence(
             kind="missing",
             sequence=call.first_seq if call else end_of(self.tape, "0"),
@@ -124,6 +125,35 @@ class Explainer:
             expected=self.side_of(call) if call else None,
             agreed=agreed_with(self.tape, last),
             suggestion="look at what the program waits for: a lock, a queue, an answer past the boundary",
+            message=f"the tape waits for timer {number} of lane {lane} (a sleep or a timeout)" if number else None,
+        )
+
+    def cancelled(
+        self, name: str, call: RecordedCall | None, last: RecordedCall | None, caller: Caller | None
+    ) -> Divergence:
+        """A call or a timer that ended in the recording, and that the program has cancelled."""
+        return Divergence(
+            kind="order",
+            sequence=call.last_seq if call else None,
+            lane=call.lane if call else None,
+            n=call.n if call else None,
+            step=self.step_of(call) if call else None,
+            expected=self.side_of(call) if call else None,
+            caller=caller,
+            agreed=agreed_with(self.tape, last),
+            message=f"{'it' if call else f'timer {name}'} came to its end in the recording, and is cancelled now",
+        )
+
+    def timer_left(self, timer: str, tape: Tape, last: RecordedCall | None) -> Divergence:
+        """A timer that fired in the recording, and that nobody waited for."""
+        fired = next((e for e in tape.recording.events if e.attrs.get("timer") == timer), None)
+        return Divergence(
+            kind="unconsumed",
+            sequence=fired.sequence if fired else None,
+            lane=fired.lane if fired else None,
+            agreed=agreed_with(self.tape, last),
+            suggestion=_SUGGESTIONS["unconsumed"],
+            message="a sleep or a timeout that ran out in the recording did not do so in the program",
         )
 
     def left_over(self, call: RecordedCall, last: RecordedCall | None, left: int) -> Divergence:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import NoReturn, cast
 
 from agentloupe.engine.cassette import Cassette, Nearest, Played, error_text, miss_text
@@ -19,21 +20,21 @@ from agentloupe.engine.cut import Cut, Prefix, copy_prefix
 from agentloupe.engine.edits import Edit, Op, apply_edits, parse_path, value_at
 from agentloupe.engine.loop import Limits, Price, Spend, ToolFailed
 from agentloupe.engine.overrides import NO_OVERRIDES, Form, Overrides, compile_overrides
+from agentloupe.engine.pen import Answered, Pen
 from agentloupe.engine.policy import CASSETTE, Policy, Question, ToolRule, check_live, find_sandbox
 from agentloupe.engine.privacy import Rules, scrub
-from agentloupe.engine.recorder import Recorder, error_name, status_of
+from agentloupe.engine.recorder import error_name, status_of
 from agentloupe.engine.replayer import Replayer, Settings
 from agentloupe.engine.tape import RecordedCall
 from agentloupe.ports import ambient, codecs
-from agentloupe.ports.ambient import HasPlace, Lane, Place
-from agentloupe.ports.pack import Body
+from agentloupe.ports.ambient import HasPlace, Place
 from agentloupe.ports.protocols import Boundary, Opening, Perform, RunWriter, Serve
-from agentloupe.ports.scribe import Entry, Scribe, Started, entries
+from agentloupe.ports.schedule.core import STUCK_AFTER, Mode, Schedule
+from agentloupe.ports.scribe import Scribe, Started
 from agentloupe.ports.streams import Piece
 from agentloupe.words.call import Attrs, Call, Outcome, OutcomeStatus, Source
 from agentloupe.words.canonical import Json, digest, key_of
 from agentloupe.words.errors import CassetteMiss, ForkRefused, LimitReached, LoupeError, ReplayMismatch
-from agentloupe.words.event import Draft
 from agentloupe.words.run import Engine
 
 __all__ = ["Ended", "ForkOpener", "ForkPlan", "ForkSession", "Forker"]
@@ -62,6 +63,7 @@ class ForkPlan:
         written: changes that are recorded, where the loop's first request already holds them.
         results: results that kept tool steps shall have had, by call id.
         inherited: changes that the parent and its ancestors made; own code makes its requests without them.
+        schedule: how much of the program's order is waited for; stuck_after: see `replayer.Settings`.
     """
 
     run_id: str
@@ -84,6 +86,8 @@ class ForkPlan:
     written: Sequence[Mapping[str, Json]] = ()
     inherited: Sequence[Mapping[str, Json]] = ()
     results: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    schedule: Mode = "exact"
+    stuck_after: float = STUCK_AFTER
 
 
 # --- before N ---------------------------------------------------------------------------------------------------------
@@ -100,9 +104,10 @@ class _AtCut(BaseException):
 class _Before(Replayer):
     """The kept part, served and checked like a replay, up to the call at the cut."""
 
-    def __init__(self, plan: ForkPlan) -> None:
+    def __init__(self, plan: ForkPlan, schedule: Schedule) -> None:
         cut, rules = plan.cut, plan.rules
-        super().__init__(cut.tape, Settings(scrub=lambda value: scrub(value, rules).value, rules=rules.digest))
+        settings = Settings(scrub=lambda value: scrub(value, rules).value, rules=rules.digest)
+        super().__init__(cut.tape, settings, schedule)
         self.cut = cut
         self.code_changed = plan.code_changed
         self.kept = 0
@@ -128,10 +133,17 @@ class _Before(Replayer):
             return Serve(call.decode(self._results[recorded.call_id]))
         answer = super()._answer(call, where, recorded)
         token = answer.token if isinstance(answer, Perform) else None
+        if isinstance(answer, Serve) and recorded.last_seq >= self.cut.sequence:
+            return replace(answer, handed=partial(self._late, recorded))
         if isinstance(token, HasPlace) and recorded.span_id is not None:
             # The new run holds a copy of this agent's start: what comes after N hangs under that span.
             token.place = replace(token.place, span_id=recorded.span_id)
         return answer
+
+    def _late(self, recorded: RecordedCall, lost: bool) -> None:
+        """A call that was open at the cut is handed over: the copy of its end stands before the cut, its turn is now."""
+        if not lost:
+            self.schedule.log("schedule.marked", recorded.lane, {"turn": recorded.call_id})
 
     def _compare_own(self, recorded: RecordedCall, status: str, output: Json) -> None:
         if recorded.last_seq < self.cut.sequence and not self.code_changed:
@@ -155,74 +167,6 @@ class _Before(Replayer):
 
 
 # --- the new run ------------------------------------------------------------------------------------------------------
-
-
-class _Answered(HasPlace):
-    """A call that something else than the real thing performs: a sandbox, a person."""
-
-    __slots__ = ("attrs", "began", "call", "source")
-
-    def __init__(self, place: Place, call: Call, source: Source, attrs: Attrs) -> None:
-        self.place = place
-        self.call = call
-        self.source: Source = source
-        self.attrs = attrs
-        self.began = ambient.monotonic_ms()
-
-
-class _Pen(Recorder):
-    """Writes the new run: what is performed like any recording, beside it copies and answers of other origin."""
-
-    def __init__(self, writer: RunWriter, scribe: Scribe, plan: ForkPlan, spend: Spend | None) -> None:
-        super().__init__(writer, scribe, rules=plan.rules, scope=plan.run_id)
-        self._spend = spend
-
-    def begin(self, what: Started, drafts: Sequence[Draft], bodies: Sequence[Body]) -> None:
-        """Stores `run.started` and the kept prefix, in one."""
-        arguments = self._scrubbed(what.arguments, "arguments").value
-        started = self._scribe.started(replace(what, arguments=arguments), ambient.now())
-        with self._lock:
-            self._book.append(entries([started, Entry(tuple(drafts), tuple(bodies), "commit")]))
-        self._check_book()
-
-    def perform_at(self, call: Call, where: Place) -> Perform:
-        """Like `decide`, for a call whose place is known already."""
-        with ambient.inside(self, lane=Lane(where.lane, where.n), span_id=where.parent_span_id):
-            return self.decide(call)
-
-    def answered(self, call: Call, where: Place, outcome: Outcome, nearest: str | None = None) -> None:
-        """Stores a call that was answered without being performed."""
-        call = replace(call, input=self._scrubbed(call.input, f"arguments of {call.name}").value)
-        outcome = replace(outcome, output=self._scrubbed(outcome.output, f"result of {call.name}").value)
-        key, at = key_of(call.kind, call.name, call.input), ambient.now()
-        with self._lock:
-            if call.kind == "tool":
-                self._watch.performed(call.name)
-            opened = self._scribe.opened(call, where, key, at, {"decision": outcome.source})
-            # Nothing was begun: neither an intent nor a start may be on the record.
-            allowed = tuple(d for d in opened.drafts if d.type not in ("tool.requested", "tool.started"))
-            closed = self._scribe.closed(call, where, key, outcome, at)
-            drafts, bodies = closed.drafts, closed.bodies
-            if nearest is not None:
-                packed = self._scribe.packer.pack(nearest)
-                drafts = tuple(replace(d, bodies={**d.bodies, "nearest": packed.digest}) for d in drafts)
-                bodies = (*bodies, *packed.bodies)
-            whole = entries([Entry(allowed, opened.bodies), Entry(drafts, bodies)])
-            self._book.append(replace(whole, durability="commit"))
-        self._check_book()
-
-    def ended(self, call: Call, where: Place, key: str, outcome: Outcome) -> None:
-        """Stores the end of a call whose start was copied."""
-        outcome = replace(outcome, output=self._scrubbed(outcome.output, f"result of {call.name}").value)
-        with self._lock:
-            self._book.append(self._scribe.closed(call, where, key, outcome, ambient.now()))
-
-    def finished(self, perform: Perform, value: object) -> object:
-        """Stores the result, and counts what a model call cost."""
-        call = getattr(perform.token, "call", None)
-        if self._spend is not None and isinstance(call, Call) and call.kind == "llm":
-            self._spend.add(call.facts(call.encode(value)))
-        return super().finished(perform, value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,8 +209,17 @@ class Forker:
         self.spend = plan.spend or (Spend(plan.limits, plan.price) if plan.price else Spend(plan.limits))
         self._own_limits = plan.spend is None
         served = plan.engine == "own" and plan.cut.step is not None
-        self._before = _Before(plan) if served else None
-        self._pen: _Pen | None = None
+        tape = plan.cut.tape
+        self.schedule = Schedule(
+            tape.turns(plan.cut.sequence) if served else (),
+            live=not served,
+            mode="off" if served and tape.mode == "off" else plan.schedule,
+            keeper=self,
+            stuck_after=plan.stuck_after,
+            salt=tape.salt,
+        )
+        self._before = _Before(plan, self.schedule) if served else None
+        self._pen: Pen | None = None
         self._standing_in: set[str] = set()
         self._lock = threading.RLock()
 
@@ -297,9 +250,14 @@ class Forker:
             end_agents=not own,
             amended={call_id: found.digest for call_id, found in packed.items()},
         )
-        self._pen = _Pen(plan.open(), scribe, plan, self.spend if self._own_limits else None)
+        self._pen = Pen(plan.open(), scribe, plan.rules, plan.run_id, self.spend if self._own_limits else None)
         bodies = [body for found in packed.values() for body in found.bodies]
         self._pen.begin(self._started(opening), self.prefix.drafts, bodies)
+        kept = plan.cut.kept() if own and plan.cut.call is not None else []
+        late = [call.call_id for call in kept if call.last_seq >= plan.cut.sequence and call.has_turn]
+        if late:
+            self._pen.log("schedule.marked", "0", {"open": list[Json](late)})
+        self.schedule.go_live()
 
     def _started(self, opening: Opening) -> Started:
         plan, cut = self.plan, self.plan.cut
@@ -313,6 +271,8 @@ class Forker:
             "parent_hash": cut.head,
             "parent_sequence": cut.sequence - 1,
             "rules": plan.rules.digest,
+            "schedule": self.schedule.mode,
+            "hash_salt": self.schedule.salt,
             "limits": plan.limits.as_json(),
             "overrides": paths,
             **plan.facts,
@@ -390,7 +350,7 @@ class Forker:
     def finished(self, perform: Perform, value: object) -> object:
         """Takes the result of what was performed."""
         token = perform.token
-        if isinstance(token, _Answered):
+        if isinstance(token, Answered):
             self._was_answered(token, "ok", value)
         elif (recorded := _kept_call(perform)) is None:
             return self._writing().finished(perform, value)
@@ -411,7 +371,7 @@ class Forker:
     def failed(self, perform: Perform, error: BaseException) -> None:
         """Takes the exception of what was performed."""
         token = perform.token
-        if isinstance(token, _Answered):
+        if isinstance(token, Answered):
             self._was_answered(token, status_of(error), error)
         elif (recorded := _kept_call(perform)) is None:
             self._writing().failed(perform, error)
@@ -420,7 +380,7 @@ class Forker:
         else:
             self._serving().failed(perform, error)
 
-    def _writing(self) -> _Pen:
+    def _writing(self) -> Pen:
         assert self._pen is not None, "the new run has begun"
         return self._pen
 
@@ -428,7 +388,7 @@ class Forker:
         assert self._before is not None, "something is served"
         return self._before
 
-    def _was_answered(self, token: _Answered, status: OutcomeStatus, value: object) -> None:
+    def _was_answered(self, token: Answered, status: OutcomeStatus, value: object) -> None:
         """A sandbox or a person answered."""
         with self._lock:
             self._standing_in.discard(token.place.call_id)
@@ -436,6 +396,7 @@ class Forker:
         if isinstance(value, BaseException):
             took["error_class"] = error_name(value)
         outcome = Outcome(status=status, output=_wire(value), attrs={**token.attrs, **took}, source=token.source)
+        self._writing().asked(token.call, token.place, token.source)
         self._writing().answered(token.call, token.place, outcome)
 
     def _end_open(self, token: HasPlace, recorded: RecordedCall, status: OutcomeStatus, value: object) -> None:
@@ -444,6 +405,23 @@ class Forker:
         span = recorded.span_id or token.place.span_id
         where = replace(token.place, span_id=span, parent_span_id=recorded.parent_span_id)
         self._writing().ended(call, where, recorded.input_key or "", Outcome(status=status, output=_wire(value)))
+
+    # --- the schedule -------------------------------------------------------------------------------------------------
+
+    def log(self, type: str, lane: str, facts: Attrs) -> None:
+        """Stores an event of the new part's schedule."""
+        if self._pen is not None:
+            self._pen.log(type, lane, facts)
+
+    def stands_still(self, awaited: str | None) -> None:
+        """The program does not come to step N."""
+        if self._before is not None and self._pen is None:
+            self._before.stands_still(awaited)
+
+    def cancelled(self, id: str) -> None:
+        """The program has cancelled what was handed to it in the parent."""
+        if self._before is not None and self._pen is None:
+            self._before.cancelled(id)
 
     def ran_off(self, what: str, inner: bool) -> NoReturn:
         """Something is tried in a thread that does not have the fork's context: it is refused, and the fork with it."""
@@ -472,7 +450,7 @@ class Forker:
         return self._live(call, where)
 
     def _live(self, call: Call, where: Place) -> Perform:
-        return self._writing().perform_at(call, where)
+        return self._writing().decide_at(call, where)
 
     def _model(self, call: Call, where: Place) -> Perform:
         reached = self.spend.reached() if self._own_limits else None
@@ -515,11 +493,14 @@ class Forker:
         error = LimitReached(text, reason=name)
         call = Call(kind="other", name=name, input=None, attrs={"limit": True}, encode=_wire, decode=codecs.decode)
         facts: dict[str, Json] = {"error_class": error_name(error)}
+        self._writing().asked(call, where, "live")
         self._writing().answered(call, where, Outcome(status="error", output=_wire(error), attrs=facts))
         self._stop(error)
 
     def _stop(self, error: BaseException) -> None:
         self.stopped = error
+        if not self.schedule.live:
+            self.schedule.halt(lambda: error)
         if isinstance(error, ForkRefused) and not self.begun:
             self.refusal = error
         raise error
@@ -555,7 +536,7 @@ class Forker:
 
     def _stands_in(self, call: Call, where: Place, source: Source, attrs: Attrs, do: Callable[[], object]) -> Perform:
         self._standing_in.add(where.call_id)
-        return Perform(_Answered(where, call, source, attrs), instead=do)
+        return Perform(Answered(where, call, source, attrs), instead=do)
 
     def _key(self, call: Call) -> str:
         return key_of(call.kind, call.name, scrub(call.input, self.plan.rules).value)
@@ -588,7 +569,7 @@ class Forker:
         return self._serve(call, where, Outcome(status=status, output=played.output, attrs=facts, source=source))
 
     def _serve(self, call: Call, where: Place, outcome: Outcome, nearest: str | None = None) -> Serve:
-        """Records the answer, and hands it to the program in the form it expects."""
+        """Hands the answer to the program in the form it expects; it is recorded when that is done."""
         value: object = None
         error: BaseException | None = None
         if outcome.status == "ok":
@@ -597,8 +578,9 @@ class Forker:
             error = cast("BaseException", codecs.decode(outcome.output))
         else:
             error = ToolFailed(error_text(outcome.output))
-        self._writing().answered(call, where, outcome, nearest)
-        return Serve(value, error)
+        pen = self._writing()
+        pen.asked(call, where, outcome.source)
+        return Serve(value, error, where.call_id, handed=lambda lost: pen.answered(call, where, outcome, nearest))
 
     def _sandboxed(self, call: Call, where: Place, rule: ToolRule) -> Perform:
         try:
@@ -625,6 +607,8 @@ class Forker:
         outcome = Outcome(status="error", output=_wire(error), attrs=attrs, source="miss")
         served = self._serve(call, where, outcome, str(near) if near is not None else None)
         if policy.on_miss == "abort":
+            assert served.handed is not None, "written at its end"
+            served.handed(False)
             self._stop(error)
         return served
 
@@ -641,6 +625,7 @@ class Forker:
 
     def early_end(self, error: BaseException | None) -> ForkRefused:
         """The agent ended, and step N was never asked for: the refusal, with the replay's report."""
+        self.schedule.close()
         before = self._serving()
         if not before.stopped and not isinstance(error, ReplayMismatch):
             before.ended_early()
@@ -670,6 +655,7 @@ class Forker:
             more["applied"] = dict[str, Json](self.applied)
         if self.kept:
             more["kept"] = self.kept
+        self.schedule.close()
         self._writing().end(status, output, {**facts, **more})
 
 

@@ -15,7 +15,7 @@ from decimal import Decimal
 from typing import TypeAlias, cast
 
 from agentloupe.engine.manner import PLAIN, Manner, manner_from_json
-from agentloupe.engine.tape import RecordedCall, Tape, read_tape
+from agentloupe.engine.tape import RecordedCall, Tape, outer_of, read_tape
 from agentloupe.ports import ambient
 from agentloupe.ports.codecs import decode, decode_for_reading
 from agentloupe.ports.codecs import encode as encode_value
@@ -469,7 +469,7 @@ def replay_agent(recording: Recording) -> Callable[..., object]:
 def _again(tape: Tape) -> object:
     started = tape.started
     kept = frozenset(event.call_id for event in tape.recording.events if event.copied_hash is not None)
-    _reissue(tape, "0", kept)
+    _reissue_all(tape, None, kept)
     first = next((call for call in tape.calls if call.kind == "llm" and call.call_id not in kept), None)
     if first is None:
         raise LoupeError("the recording holds no model call of the loop", reason="empty")
@@ -485,6 +485,16 @@ def _again(tape: Tape) -> object:
 
 def _nobody(_: Mapping[str, Json]) -> Answer:
     raise LoupeError("nobody is asked in a replay", reason="no_model")
+
+
+def _reissue_all(tape: Tape, outer: str | None, kept: Collection[str | None]) -> None:
+    """Makes the kept calls again that were made inside of a call (or, with `None`, by the program itself), lane by lane."""
+    boundary = ambient.current()
+    assert boundary is not None, "inside of a session"
+    for path in tape.lanes:
+        if outer_of(path) == outer:
+            with ambient.inside(boundary, lane=ambient.Lane(path)):
+                _reissue(tape, path, kept)
 
 
 def _reissue(tape: Tape, lane: str, kept: Collection[str | None]) -> None:
@@ -508,7 +518,7 @@ def _reissue(tape: Tape, lane: str, kept: Collection[str | None]) -> None:
 
 def _redo(tape: Tape, recorded: RecordedCall, kept: Collection[str | None]) -> Json:
     """What the old program did itself (a nested agent, a state, a check): its calls, and the recorded outcome."""
-    _reissue(tape, f"{recorded.call_id}~", kept)
+    _reissue_all(tape, recorded.call_id, kept)
     output = tape.recording.body(recorded.output_digest)
     if recorded.status != "ok":
         raise cast("BaseException", decode(output))

@@ -24,6 +24,7 @@ from agentloupe.engine.toolwatch import SeenResult, ToolWatch
 from agentloupe.ports import ambient, codecs
 from agentloupe.ports.pack import Packer
 from agentloupe.ports.protocols import Perform, RunWriter
+from agentloupe.ports.schedule.core import Schedule
 from agentloupe.ports.scribe import Entry, Scribe, Started, entries
 from agentloupe.ports.streams import Piece, Streamed
 from agentloupe.words.call import Attrs, Call, Kind, Outcome, OutcomeStatus
@@ -126,6 +127,7 @@ class Recorder:
         scope: what write effects' keys are made from: the task id, or the run id.
         strict: an unrecordable value raises.
         refuse_writes: a write effect whose intent cannot be stored is refused.
+        schedule: of the run, which is told here; `None`: outcomes are taken as they come.
     """
 
     forgettable = True
@@ -139,8 +141,12 @@ class Recorder:
         scope: str,
         strict: bool = False,
         refuse_writes: bool = True,
+        schedule: Schedule | None = None,
     ) -> None:
         self.rules = rules
+        self.schedule = schedule
+        if schedule is not None:
+            schedule.keeper = self
         self.model_calls = 0
         self._book = Book(writer)
         self._scribe = scribe
@@ -155,6 +161,8 @@ class Recorder:
         self._going_on: dict[str, Call] = {}
         self._streams: dict[str, Perform] = {}
         self._lock = threading.RLock()
+        self._scheduled = schedule is not None and not schedule.closed
+        self._lanes = {"0"}
 
     @property
     def run_id(self) -> str:
@@ -165,7 +173,10 @@ class Recorder:
 
     def decide(self, call: Call) -> Perform:
         """Always: perform. Raises `EffectRefused` or `Unrecordable`, see above."""
-        where = ambient.place()
+        return self.decide_at(call, ambient.place())
+
+    def decide_at(self, call: Call, where: ambient.Place) -> Perform:
+        """Like `decide`, for a call whose place is known already."""
         if self._over:
             self._say("late", f"run {self.run_id} has ended: call {call.name!r} is kept out of it")
             if call.effect == "write" and self._refuse_writes:
@@ -191,7 +202,7 @@ class Recorder:
         if isinstance(value, Streamed):
             self._ended(turn, perform, value)
             return value
-        took = ambient.monotonic_ms() - turn.began
+        took = _took(turn, perform)
         lost: Sequence[tuple[str, str]] = ()
         try:
             output, lost = self._encode(turn.call, value)
@@ -208,7 +219,7 @@ class Recorder:
         turn = perform.token
         if not isinstance(turn, _Turn):
             return
-        took = ambient.monotonic_ms() - turn.began
+        took = _took(turn, perform)
         status = status_of(error)
         if turn.call.effect == "write" and status == "cancelled":
             status = "unknown"  # stopped in the middle: nobody saw whether it happened
@@ -299,6 +310,22 @@ class Recorder:
                 self._ended(turn, perform, replace(seen, how="left_early"))
 
     # --- the run, seen from outside -----------------------------------------------------------------------------------
+    # --- the schedule -------------------------------------------------------------------------------------------------
+
+    def log(self, type: str, lane: str, facts: Attrs) -> None:
+        """Stores an event of the schedule. Never raises."""
+        try:
+            with self._lock:
+                if not self._over:
+                    self._book.append(self._scribe.scheduled(type, lane, facts, ambient.now()))
+        except Exception as fault:  # noqa: BLE001  # see decide
+            self._trouble(fault)
+
+    def stands_still(self, awaited: str | None) -> None:
+        """A recording follows no order."""
+
+    def cancelled(self, id: str) -> None:
+        """A recording follows no order."""
 
     def ran_off(self, what: str, inner: bool) -> None:
         """Something is done in a thread that does not have the run's context: the recording lacks it, and says so.
@@ -331,11 +358,14 @@ class Recorder:
                 return
             self._leave_streams()
             self._over = True
+        if self.schedule is not None:
+            self.schedule.close()
         try:
             clean = self._scrubbed(output, "result")
             self._lower_for(unrecordable_in(clean.value), "the run's result")
             for call in self._going_on.values():
-                self._covered.lower("limited_replay", f"{call.kind} {call.name} had not ended when the run did")
+                if call.effect == "write" or call.kind == "agent" or not self._scheduled:
+                    self._covered.lower("limited_replay", f"{call.kind} {call.name} had not ended when the run did")
             self._store_end(status, clean, {**facts, **self._outside(status)})
         except Exception as fault:  # noqa: BLE001  # see decide
             self._trouble(fault)
@@ -374,6 +404,8 @@ class Recorder:
 
     def _open(self, turn: _Turn, perform: Perform) -> None:
         call = turn.call
+        if turn.place.lane not in self._lanes:
+            self._forked(turn.place.lane)
         if call.cheap and call.input is None:
             turn.key, turn.recorded = _key_of_read(call.kind, call.name), True
             return
@@ -405,6 +437,13 @@ class Recorder:
             if not turn.recorded and call.effect == "write":
                 self._not_durable(turn, entry)
         self._check_book()
+
+    def _forked(self, lane: str) -> None:
+        """The first call of a task or thread says that there is one; those that make no call cost nothing."""
+        with self._lock:
+            self._lanes.add(lane)
+            if "/" in lane.rpartition("~")[2]:
+                self._book.append(self._scribe.scheduled("task.forked", lane, {}, ambient.now()))
 
     def _from_messages(self, seen: SeenResult, where: ambient.Place, n: int) -> Entry:
         """The step of a tool that ran outside the boundary, as far as the request `where` tells.
@@ -533,6 +572,11 @@ class Recorder:
             _log.warning(text)
             if fault is not None:
                 _log.debug("the fault", exc_info=fault)
+
+
+def _took(turn: _Turn, perform: Perform) -> float:
+    """Milliseconds of the real thing alone, without the wait for its turn."""
+    return (ambient.monotonic_ms() if perform.ended is None else perform.ended) - turn.began
 
 
 @lru_cache(maxsize=1024)

@@ -10,7 +10,6 @@ verdict comes from here, never from what comes out of the agent.
 from __future__ import annotations
 
 import threading
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NoReturn, cast, get_args
@@ -29,15 +28,13 @@ from agentloupe.engine.tape import PATCHED, RecordedCall, Tape, outer_of
 from agentloupe.ports import codecs
 from agentloupe.ports.ambient import Caller, HasPlace, Place, caller, place
 from agentloupe.ports.protocols import Perform, Serve
+from agentloupe.ports.schedule.core import STUCK_AFTER, Schedule
 from agentloupe.ports.streams import Played
-from agentloupe.words.call import Call
+from agentloupe.words.call import OWN_WORK, Attrs, Call
 from agentloupe.words.canonical import Json, digest, key_of
 from agentloupe.words.errors import Corrupt, Damaged, EffectRefused, LoupeError, NotRebuildable, ReplayMismatch
 
-__all__ = ["NOT_OBSERVED", "Reached", "Replayer", "Settings"]
-
-OWN_WORK: Final = frozenset({"agent", "state", "check"})
-"""Kinds whose work is control logic itself: done again in a replay, and compared."""
+__all__ = ["NOT_OBSERVED", "OWN_WORK", "Reached", "Replayer", "Settings"]
 
 _VALUES: Final = frozenset({"state", "check"})
 """Kinds that say what the program came to: their input is a result, compared at the level `state`."""
@@ -86,6 +83,7 @@ class Settings:
         isolation: how the way out is shut, for the report.
         not_covered: what cannot be watched, for the report.
         strict_order: a pass whose order is not proven counts as failed.
+        stuck_after: seconds without a move of a quiet program after which it counts as standing still.
     """
 
     level: Level = "content"
@@ -98,6 +96,7 @@ class Settings:
     isolation: str = "in process"
     not_covered: tuple[str, ...] = NOT_OBSERVED
     strict_order: bool = False
+    stuck_after: float = STUCK_AFTER
 
 
 class _Token(HasPlace):
@@ -117,11 +116,20 @@ class Replayer:
     Args:
         tape: of a verified recording.
         settings: see `Settings`.
+        schedule: which the tape's calls are handed over by, where it is not this replay's own.
     """
 
-    def __init__(self, tape: Tape, settings: Settings | None = None) -> None:
+    def __init__(self, tape: Tape, settings: Settings | None = None, schedule: Schedule | None = None) -> None:
         self.tape = tape
         self.settings = settings or Settings()
+        self.schedule = schedule or Schedule(
+            tape.turns(),
+            live=False,
+            mode=tape.mode,
+            keeper=self,
+            stuck_after=self.settings.stuck_after,
+            salt=tape.salt,
+        )
         self.explainer = Explainer(tape)
         self.bodies = Bodies(tape.recording, [c.output_digest for c in tape.driven if c.output_digest is not None])
         self.expectations = Expectations(self.settings.expected)
@@ -142,7 +150,6 @@ class Replayer:
         self._edits: list[tuple[Path, Op, Json]] | None = None
         self._limited: BaseException | None = None
         self._streams = PlayedStreams(self.bodies.value, self._stream_differs)
-        self._marks: Counter[str] = Counter()
 
     # --- the boundary -------------------------------------------------------------------------------------------------
 
@@ -151,6 +158,8 @@ class Replayer:
         with self._lock:
             if self._stop is not None:
                 self._refuse()
+            if self._ended:
+                raise self.strayed(f"{call.kind} {call.name}", caller())
             where = place()
             given = self.settings.scrub(call.input)
             key = key_of(call.kind, call.name, given)
@@ -159,8 +168,12 @@ class Replayer:
             lane = self._lane(where.lane)
             recorded = lane.next()
             self._keep_limit(lane, (call, where), recorded)
-            if recorded is None or not (self._agree(recorded, call, key) or self._overridden(recorded, call, given)):
+            agrees = recorded is not None and (
+                self._agree(recorded, call, key) or self._overridden(recorded, call, given)
+            )
+            if recorded is None or not agrees:
                 recorded = self._disagree(lane, (call, where, key, given))
+                self.schedule.drop([recorded.call_id])
             lane.take(recorded)
             if recorded.kind in _VALUES and self._key(recorded) != key:
                 self._differ("state", recorded, recorded.input_digest, given)
@@ -171,6 +184,10 @@ class Replayer:
             self._served.add(recorded.call_id)
         if isinstance(answer, Reached):
             self._hand_over(answer)
+        if isinstance(answer, Serve) and agrees and recorded.status != "denied":
+            cancels = recorded.attrs.get("cancels")
+            times = cancels if isinstance(cancels, int) else int(recorded.status == "cancelled")
+            return replace(answer, call_id=recorded.call_id, cancels=times)
         return answer
 
     def _keep_limit(self, lane: LaneCursor, made: tuple[Call, Place], recorded: RecordedCall | None) -> None:
@@ -219,6 +236,12 @@ class Replayer:
         Raises:
             ReplayMismatch: it ended otherwise than recorded.
         """
+        try:
+            self._end(status, output)
+        finally:
+            self.schedule.close()
+
+    def _end(self, status: str, output: Json) -> None:
         with self._lock:
             self._ended = True
             if self._stop is not None:
@@ -230,6 +253,7 @@ class Replayer:
                 status, output = "error", codecs.encode(self._limited).wire
             for path in self.tape.lanes:
                 self._leftovers(path)
+            self._timers_left()
             self._levels["flow"] = True
             self._compare_end(status, self.settings.scrub(output))
             absent = self.expectations.absent()
@@ -260,23 +284,38 @@ class Replayer:
                 self._set(self.explainer.leak(message, self._lane("0").next(), self._last, line))
             return self._again()
 
-    def marked(self, mark: str) -> None:
-        """The schedule of this replay could not prove the order somewhere; `mark` says why (see `proof`)."""
-        with self._lock:
-            self._marks[mark] += 1
-
     @property
     def progress(self) -> int:
         """How many calls were answered so far."""
         return len(self._served)
 
-    def stand_still(self) -> ReplayMismatch:
-        """Stops a program that makes no call any more, at the call that the tape waits for."""
+    # --- the schedule -------------------------------------------------------------------------------------------------
+
+    def log(self, type: str, lane: str, facts: Attrs) -> None:
+        """A replay stores nothing; its marks are counted by the schedule."""
+
+    def stands_still(self, awaited: str | None) -> None:
+        """The program is quiet, and what the tape has next does not come."""
         with self._lock:
-            paths = [p for p in self.tape.lanes if (around := outer_of(p)) is None or around in self._served]
-            left = [lane.next() for lane in map(self._lane, paths)]
-            awaited = min((call for call in left if call), key=lambda call: call.first_seq, default=None)
-            return self.abandon("diverged", self.explainer.awaited(awaited, self._last))
+            if self._stop is None and not self._ended:
+                self.stand_still(awaited)
+
+    def cancelled(self, id: str) -> None:
+        """The program has cancelled what was handed to it in the recording."""
+        with self._lock:
+            if self._stop is None and not self._ended:
+                self._set(self.explainer.cancelled(id, self.tape.call(id), self._last, caller()))
+
+    def stand_still(self, awaited: str | None = None) -> ReplayMismatch:
+        """Stops a program that makes no move any more, at the call (or the timer) that the tape waits for."""
+        with self._lock:
+            call = self.tape.call(awaited) if awaited is not None and awaited not in self._served else None
+            if call is None:
+                paths = [p for p in self.tape.lanes if (around := outer_of(p)) is None or around in self._served]
+                left = [lane.next() for lane in map(self._lane, paths)]
+                call = min((one for one in left if one), key=lambda one: one.first_seq, default=None)
+            timer = awaited if awaited is not None and self.tape.call(awaited) is None else None
+            return self.abandon("diverged", self.explainer.awaited(call, self._last, timer))
 
     def abandon(self, verdict: Verdict, divergence: Divergence) -> ReplayMismatch:
         """Stops for a reason from outside (another agent was started, nothing moves)."""
@@ -284,6 +323,16 @@ class Replayer:
             if self._stop is None:
                 self._set(divergence, verdict)
             return self._again()
+
+    def _timers_left(self) -> None:
+        """Timers that fired in the recording, and for which the program did not wait."""
+        timers = [name for name in self.schedule.left() if self.tape.call(name) is None]
+        if timers and not self.schedule.closed and not self._differences and not self.unproven():
+            self._halt(self.explainer.timer_left(timers[0], self.tape, self._last))
+
+    def unproven(self) -> tuple[str, ...]:
+        """Why it is not proven that the program got everything in the recorded order; empty when it is."""
+        return unproven(self.tape, {str(mark): count for mark, count in self.schedule.marks.items()})
 
     def differs_at_start(self, kind: DivergenceKind, was: Json, actual: Side, line: Caller | None) -> None:
         """The agent that starts is not the recorded one, or has other arguments. Raises unless that is expected."""
@@ -329,7 +378,7 @@ class Replayer:
                 version=__version__,
                 rules=self.settings.rules,
                 message=self._message if self._verdict else "the program ended without starting the recorded agent",
-                unproven=unproven(self.tape, self._marks) if self._verdict else (),
+                unproven=self.unproven() if self._verdict else (),
                 strict_order=self.settings.strict_order,
             )
 
@@ -408,6 +457,8 @@ class Replayer:
             return Serve(error=EffectRefused(f"{recorded.name} was not allowed: {why}"))
         if recorded.streamed and call.streamed:
             return Serve(self._stream(recorded))
+        if recorded.status == "open" and self.tape.finished is not None and not self.schedule.closed:
+            return Serve()  # the run ended while it was in flight: it is never handed over
         try:
             output = self._output(recorded)
         except Damaged as wrong:
@@ -455,6 +506,7 @@ class Replayer:
         self._message = f"reached the recorded failure at {at}: {recorded.kind} {recorded.name} failed with {kind}"
         self._verdict = "reached"
         self._stop = ReplayMismatch(self._message, kind="reached", sequence=recorded.first_seq)
+        self.schedule.halt(self._again)
         return Reached(call, recorded, error)
 
     def _rebuilt(self, recorded: RecordedCall) -> BaseException:
@@ -505,8 +557,17 @@ class Replayer:
         if not self.expectations.take(gone, (recorded.first_seq, recorded.last_seq)):
             return False
         self._differences.append(gone)
+        self._drop(recorded)
         lane.take(recorded)
         return True
+
+    def _drop(self, recorded: RecordedCall) -> None:
+        """A call is left out, and all that is in it: nobody waits for their turns."""
+        inside = f"{recorded.call_id}~"
+        below = (
+            [turn.id for turn in self.tape.turns() if turn.id.startswith(inside)] if recorded.kind == "agent" else []
+        )
+        self.schedule.drop([recorded.call_id, *below])
 
     def _near(self, lane: LaneCursor, call: Call, later: RecordedCall | None) -> list[tuple[RecordedCall, str]]:
         """Recorded calls like this one, and why they are not it; an empty reason is filled in by what differs."""
@@ -535,6 +596,7 @@ class Replayer:
             if not self.expectations.take(gone, (recorded.first_seq, recorded.last_seq)):
                 self._halt(gone)
             self._differences.append(gone)
+            self._drop(recorded)
             lane.take(recorded)
 
     def _compare_own(self, recorded: RecordedCall, status: str, output: Json) -> None:
@@ -650,6 +712,7 @@ class Replayer:
         if verdict == "diverged" and not self._ended:
             self._levels["flow"] = False
         self._stop = ReplayMismatch(found.headline(), kind=found.kind, sequence=found.sequence)
+        self.schedule.halt(self._again)
         if not self._ended:
             self.settings.stopped()
 
@@ -661,6 +724,7 @@ class Replayer:
         self.notes.append("stopped at the expected call that has no recorded answer; what follows was not compared")
         self._verdict = "pass"
         self._stop = ReplayMismatch("an expected difference without a recorded answer", kind="pass")
+        self.schedule.halt(self._again)
         raise self._stop
 
     def _again(self) -> ReplayMismatch:

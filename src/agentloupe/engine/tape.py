@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, cast
 
 from agentloupe.ports.recording import Recording
-from agentloupe.words.call import NO_ATTRS, Attrs, Effect, Kind, Source
+from agentloupe.ports.schedule.core import Mode, Turn
+from agentloupe.words.call import NO_ATTRS, NO_TURN, Attrs, Effect, Kind, Source
 from agentloupe.words.errors import Corrupt, Truncated
 from agentloupe.words.event import FINAL_TYPES, KIND_OF_TYPE, Event
 
@@ -60,6 +61,7 @@ class RecordedCall:
         closing: type of the event that ended it, or `None`.
         first_seq, last_seq: its first and last event.
         events: how many events it has.
+        lost: the program cancelled it after its end, and did not get its outcome.
         outer: call id of the call in whose performing it was made, or `None`.
         head_digest, piece_digests, broken_digest: of a streamed call: bodies of what came before its first piece, of its
             pieces in order, and of what broke it.
@@ -85,6 +87,7 @@ class RecordedCall:
     first_seq: int = 0
     last_seq: int = 0
     events: int = 0
+    lost: bool = False
     outer: str | None = None
     inner: bool = False
     head_digest: str | None = None
@@ -101,6 +104,13 @@ class RecordedCall:
     def mark(self) -> bool:
         """Whether it only marks a deliberate change of the code."""
         return self.kind == "check" and self.name.startswith(PATCHED)
+
+    @property
+    def has_turn(self) -> bool:
+        """Whether its end was handed to the program in its turn."""
+        if self.inner or self.lost or self.streamed or self.kind in NO_TURN or self.status in ("open", "denied"):
+            return False
+        return not (self.attrs.get("limit") is True and self.kind == "other") and "unseen" not in self.attrs
 
 
 class Tape:
@@ -125,6 +135,30 @@ class Tape:
         self.lanes: tuple[str, ...] = tuple(self._lanes)
         self._by_id = {call.call_id: call for call in calls}
         self._by_key: dict[str, list[RecordedCall]] | None = None
+        self._order: tuple[Turn, ...] | None = None
+
+    @property
+    def mode(self) -> Mode:
+        """How the run was scheduled; a run that does not say so was not, and the generic loop has nothing to schedule."""
+        if self.started.attrs.get("engine") == "generic":
+            return "off"
+        said = self.started.attrs.get("schedule")
+        return said if said in ("exact", "no_baton") else "off"
+
+    @property
+    def salt(self) -> int:
+        """Of the hashes of its tasks."""
+        said = self.started.attrs.get("hash_salt")
+        return said if isinstance(said, int) else 0
+
+    def turns(self, before: int | None = None) -> tuple[Turn, ...]:
+        """What was handed to the program, in order; with `before`, only by events before that sequence."""
+        events = self.recording.events
+        if before is not None:
+            return _turns(self, [event for event in events if event.sequence < before])
+        if self._order is None:
+            self._order = _turns(self, events)
+        return self._order
 
     def lane(self, path: str) -> Sequence[RecordedCall]:
         """The calls of one lane in the order in which they were made; empty for a lane that is not on the tape."""
@@ -170,12 +204,15 @@ def read_tape(recording: Recording) -> Tape:
     ordered = list(calls.values())
     for call in ordered:
         _place_inside(call, calls)
+    for event in events:
+        if event.type == "task.cancelled" and (lost := calls.get(str(event.attrs.get("call")))) is not None:
+            lost.lost = True
     return Tape(recording, events[0], finished, ordered)
 
 
 def outer_of(lane: str) -> str | None:
-    """The call in whose performing the calls of this lane were made, if any: lane `0.3~` belongs to call `0.3`."""
-    return lane[: -len(_INNER)] if lane.endswith(_INNER) else None
+    """The call in whose performing the calls of this lane were made, if any: `0.3~` and `0.3~/a1` belong to call `0.3`."""
+    return lane.rpartition(_INNER)[0] or None
 
 
 def _take(recording: Recording, calls: dict[str, RecordedCall], event: Event) -> None:
@@ -289,6 +326,38 @@ def _place_inside(call: RecordedCall, calls: Mapping[str, RecordedCall]) -> None
             call.inner = True
             return
         around = outer_of(outer.lane)
+
+
+def _turns(tape: Tape, events: Sequence[Event]) -> tuple[Turn, ...]:
+    """The order of hand-overs. A call's turn is its end, unless a mark says that it came later."""
+    late: set[str] = set()
+    for event in events:
+        if event.type == "schedule.marked":
+            named = event.attrs.get("open")
+            late.update(map(str, named) if isinstance(named, list) else [str(event.attrs.get("turn"))])
+    turns: list[Turn] = []
+    need: list[str] = []
+    for event in events:
+        name = _handed(tape, event, late)
+        if name is not None:
+            turns.append(Turn(name, tuple(need)))
+            need = []
+        elif event.type == "task.joined":
+            need.append(event.lane or "")
+        elif event.type in _OPENING and (call := tape.call(event.call_id or "")) is not None and call.has_turn:
+            need.append(call.call_id)
+    return tuple(turns)
+
+
+def _handed(tape: Tape, event: Event, late: set[str]) -> str | None:
+    """The input that was handed over at this event, if one was."""
+    if event.type == "timer.fired":
+        return str(event.attrs.get("timer"))
+    if event.type == "schedule.marked":
+        turn = event.attrs.get("turn")
+        return turn if isinstance(turn, str) else None
+    call = tape.call(event.call_id) if event.call_id is not None and event.type in FINAL_TYPES else None
+    return call.call_id if call is not None and call.has_turn and call.call_id not in late else None
 
 
 def _in_lanes(calls: Sequence[RecordedCall]) -> dict[str, list[RecordedCall]]:

@@ -15,12 +15,15 @@ import weakref
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, TypeVar, cast
 
 from agentloupe.ports.protocols import Boundary, Opener, Perform, Serve
-from agentloupe.words.call import Call, Kind
+from agentloupe.ports.schedule.core import Schedule
+from agentloupe.ports.schedule.lanes import Lane
+from agentloupe.ports.surroundings import Surroundings, entered, here, left, outside
+from agentloupe.words.call import NO_TURN, Call, Kind
 from agentloupe.words.canonical import Json
 
 __all__ = [
@@ -139,14 +142,6 @@ def new_run_id(agent: str) -> str:
 # --- place: lanes and spans -------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class Lane:
-    """The logical path of the task or thread that makes calls; counts them from 0."""
-
-    path: str
-    calls: int = 0
-
-
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where a call stands: fixed when the call is made, before anything is awaited."""
@@ -162,31 +157,14 @@ class Place:
         return f"{self.lane}.{self.n}"
 
 
-@dataclass(slots=True)
-class Surroundings:
-    """What the current context knows: the boundary, the lane, the span around it, the call being performed.
-
-    `inner`: inside a call that a replay serves whole, so that nothing in here is asked for again.
-    """
-
-    boundary: Boundary
-    lane: Lane
-    span_id: str | None
-    performing: Perform | None = None
-    inner: bool = False
-
-
-_surroundings: ContextVar[Surroundings | None] = ContextVar("agentloupe", default=None)
-
-
 _strays: list[Boundary] = []
 
 
 def current() -> Boundary | None:
     """The boundary of the run that this code belongs to, if any; while `catching_strays`, never nothing."""
-    here = _surroundings.get()
-    if here is not None:
-        return here.boundary
+    there = here()
+    if there is not None:
+        return there.boundary
     return _strays[-1] if _strays else _away()
 
 
@@ -209,43 +187,56 @@ def in_run() -> bool:
 
     A boundary whose attribute `implicit` is true stands for a whole script: agents in it still start runs of their own.
     """
-    here = _surroundings.get()
-    return here is not None and not getattr(here.boundary, "implicit", False)
+    there = here()
+    return there is not None and not getattr(there.boundary, "implicit", False)
 
 
 @contextmanager
 def inside(boundary: Boundary, *, lane: Lane | None = None, span_id: str | None = None) -> Generator[None]:
-    """Makes `boundary` the current one."""
+    """Makes `boundary` the current one; its schedule, if it has one, begins here."""
     _follow_threads()
-    token = _surroundings.set(Surroundings(boundary, lane or Lane("0"), span_id))
+    lane = lane or Lane("0", thread=threading.get_ident())
+    schedule: Schedule | None = getattr(boundary, "schedule", None)
+    if _hooks().install() and schedule is not None:
+        _hooks().begin(schedule, lane)
+    token = entered(Surroundings(boundary, lane, span_id))
     try:
         yield
     finally:
-        _surroundings.reset(token)
+        left(token)
+
+
+@functools.cache
+def _hooks() -> Any:
+    """The hooks into asyncio, which is imported when the first run begins."""
+    from agentloupe.ports.schedule import hooks
+
+    return hooks
 
 
 @contextmanager
 def span(span_id: str) -> Generator[None]:
     """Calls made inside belong to this span (a nested agent)."""
-    here = _surroundings.get()
-    if here is None:
+    there = here()
+    if there is None:
         yield
         return
-    token = _surroundings.set(Surroundings(here.boundary, here.lane, span_id, here.performing, here.inner))
+    token = entered(replace(there, span_id=span_id))
     try:
         yield
     finally:
-        _surroundings.reset(token)
+        left(token)
 
 
 def place() -> Place:
     """The place of the next call of this lane. Boundaries ask once per `decide`."""
-    here = _surroundings.get()
-    if here is None:
+    there = here()
+    if there is None:
         raise RuntimeError("no boundary here")
-    n = here.lane.calls
-    here.lane.calls = n + 1
-    return Place(here.lane.path, n, new_span_id(), here.span_id)
+    lane = there.lane
+    n = lane.calls
+    lane.calls = n + 1
+    return Place(lane.path, n, new_span_id(), there.span_id)
 
 
 def note(name: str, value: Json) -> None:
@@ -253,10 +244,10 @@ def note(name: str, value: Json) -> None:
 
     Names that end in `[]` are lists (`tries[]`). Does nothing outside a call.
     """
-    here = _surroundings.get()
-    if here is None or here.performing is None:
+    there = here()
+    if there is None or there.performing is None:
         return
-    facts = here.performing.facts
+    facts = there.performing.facts
     if name.endswith("[]"):
         grown = facts.setdefault(name[:-2], [])
         cast("list[Json]", grown).append(value)
@@ -266,18 +257,8 @@ def note(name: str, value: Json) -> None:
 
 def performing() -> Perform | None:
     """The call being performed around this code, with its facts; `None` outside of one."""
-    here = _surroundings.get()
-    return here.performing if here else None
-
-
-@contextmanager
-def outside() -> Generator[None]:
-    """Code inside belongs to no run."""
-    token = _surroundings.set(None)
-    try:
-        yield
-    finally:
-        _surroundings.reset(token)
+    there = here()
+    return there.performing if there else None
 
 
 # --- code that left its run behind --------------------------------------------------------------------------------------
@@ -334,17 +315,17 @@ def _mark(run: Boundary, inner: bool) -> tuple[Callable[[], Boundary | None], bo
 
 def _origin() -> tuple[Boundary, bool] | None:
     """The run that this code belongs to or comes from, and whether it does so from inside of a call."""
-    here = _surroundings.get()
-    run = _away() if here is None else here.boundary
+    there = here()
+    run = _away() if there is None else there.boundary
     if isinstance(run, _Away):
         return run.run, run.inner
-    return None if run is None else (run, here is not None and here.inner)
+    return None if run is None else (run, there is not None and there.inner)
 
 
 def ran_off(what: str) -> None:
     """Tells the run that this code belongs to or comes from, if any, of something that will be no part of it."""
     found = _origin()
-    if found is not None and (_surroundings.get() is None or in_run()):
+    if found is not None and (here() is None or in_run()):
         _tell(found[0], what, found[1])
 
 
@@ -445,31 +426,18 @@ def opening_with(chosen: Opener, *, process_wide: bool = False) -> Generator[Non
 
 
 # --- the two drivers --------------------------------------------------------------------------------------------------
-
-
-def _begin(boundary: Boundary, perform: Perform, kind: Kind) -> Token[Surroundings | None]:
-    """Calls made while a call is performed are its inner calls, in a lane of their own below it, until it is reset."""
-    here = _surroundings.get()
-    inner = kind != "agent" or (here is not None and here.inner)  # a nested agent is run again, call by call
-    return _surroundings.set(_inner(boundary, perform, here, inner))
+#
+# They do the waiting, boundaries are quick. An outcome is handed over when it is its turn; see `schedule.core`.
 
 
 @contextmanager
-def performed(boundary: Boundary, perform: Perform, kind: Kind) -> Generator[None]:
+def performed(perform: Perform, kind: Kind) -> Generator[None]:
     """The real thing behind a call is done inside; calls made there are its inner calls. For drivers of calls."""
-    token = _begin(boundary, perform, kind)
+    token = _begin(perform, kind)
     try:
         yield
     finally:
-        _surroundings.reset(token)
-
-
-def _inner(boundary: Boundary, perform: Perform, here: Surroundings | None, inner: bool) -> Surroundings:
-    at = perform.token
-    if isinstance(at, _HasPlace):
-        return Surroundings(boundary, Lane(f"{at.place.call_id}~"), at.place.span_id, perform, inner)
-    lane = here.lane if here else Lane("0")
-    return Surroundings(boundary, lane, here.span_id if here else None, perform, inner)
+        left(token)
 
 
 class _HasPlace:
@@ -482,26 +450,143 @@ class _HasPlace:
 HasPlace = _HasPlace
 
 
+def _begin(perform: Perform, kind: Kind) -> Token[Surroundings | None]:
+    """Calls made while a call is performed are its inner calls, in a lane of their own below it, until it is reset."""
+    there = here()
+    if there is None:
+        return entered(None)
+    inner = kind != "agent" or there.inner  # a nested agent is run again, call by call
+    at = perform.token
+    if isinstance(at, _HasPlace):
+        lane = Lane(f"{at.place.call_id}~", thread=threading.get_ident())
+        return entered(Surroundings(there.boundary, lane, at.place.span_id, perform, inner, there.home))
+    return entered(Surroundings(there.boundary, there.lane, there.span_id, perform, inner, there.home))
+
+
+def _waits(request: Call) -> Schedule | None:
+    """The schedule whose turns this call takes, if any. Plain reads and the program's own work take none."""
+    if request.kind in NO_TURN or "unseen" in request.attrs:
+        return None
+    there = here()
+    return there.schedule if there is not None else None
+
+
+def _given(answer: Serve) -> Any:
+    if answer.handed is not None:
+        answer.handed(False)
+    if answer.error is not None:
+        raise answer.error
+    return answer.value
+
+
+class _End:
+    """The end of a call that was performed: told to the boundary when it is its turn.
+
+    The outcome of a write is told at once, so that it is durable; if others were handed over meanwhile, its turn is
+    told apart.
+    """
+
+    __slots__ = ("boundary", "call_id", "error", "perform", "request", "schedule", "value")
+
+    def __init__(self, boundary: Boundary, request: Call, perform: Perform, schedule: Schedule | None) -> None:
+        self.boundary = boundary
+        self.request = request
+        self.perform = perform
+        self.schedule = schedule
+        self.value: Any = None
+        self.error: BaseException | None = None
+        token = perform.token
+        self.call_id = token.place.call_id if isinstance(token, _HasPlace) else None
+
+    @property
+    def waits(self) -> bool:
+        """Whether it has a turn: what stops the program from outside has none."""
+        error = self.error
+        stops = error is not None and not isinstance(error, Exception) and type(error).__name__ != "CancelledError"
+        return self.schedule is not None and self.call_id is not None and not stops
+
+    def tell(self) -> None:
+        """Tells the boundary."""
+        self.perform.ended = monotonic_ms()
+        if self.error is not None:
+            self.boundary.failed(self.perform, self.error)
+        else:
+            self.value = self.boundary.finished(self.perform, self.value)
+
+    def turn(self) -> None:
+        """Waits in a thread."""
+        schedule, call_id = cast("Schedule", self.schedule), cast("str", self.call_id)
+        if self.request.effect == "write" and schedule.contended:
+            before = schedule.handed
+            self.tell()
+            schedule.turn(call_id)
+            self._overtaken(before)
+            return
+        try:
+            schedule.turn(call_id)
+        finally:
+            self.tell()
+
+    async def aturn(self, cancels: int) -> None:
+        """Waits in a task. Raises `CancelledError` when the program cancels it there: then its outcome is lost."""
+        schedule, call_id = cast("Schedule", self.schedule), cast("str", self.call_id)
+        if cancels:
+            self.perform.facts["cancels"] = cancels
+        cancelled = bool(cancels) or (self.error is not None and not isinstance(self.error, Exception))
+        before = schedule.handed
+        early = self.request.effect == "write"
+        if early:
+            self.tell()
+        try:
+            lost = await _hooks().turn(schedule, call_id, cancelled=cancelled)
+        finally:
+            if not early:
+                self.tell()
+        if lost is not None:
+            schedule.log("task.cancelled", call_id.rpartition(".")[0], {"call": call_id})
+            raise lost
+        if early:
+            self._overtaken(before)
+
+    def _overtaken(self, before: int) -> None:
+        schedule, call_id = cast("Schedule", self.schedule), cast("str", self.call_id)
+        if schedule.handed - before > 1:
+            schedule.log("schedule.marked", call_id.rpartition(".")[0], {"turn": call_id})
+
+
 def call(request: Call, perform: Callable[[], T]) -> T:
     """Sends one call through the current boundary, or straight to the world where there is none."""
     boundary = current()
     if boundary is None:
         return perform()
-    turn = boundary.decide(request)
-    if isinstance(turn, Serve):
-        if turn.error is not None:
-            raise turn.error
-        return cast("T", turn.value)
-    token = _begin(boundary, turn, request.kind)
+    decision = boundary.decide(request)
+    schedule = _waits(request)
+    if isinstance(decision, Serve):
+        if schedule is not None and decision.call_id is not None:
+            schedule.started(decision.call_id)
+            schedule.turn(decision.call_id)
+        return cast("T", _given(decision))
+    end = _End(boundary, request, decision, schedule)
+    if schedule is not None:
+        schedule.away()
+    token = _begin(decision, request.kind)
     try:
         try:
-            value = turn.instead() if turn.instead else perform()
+            end.value = decision.instead() if decision.instead else perform()
         finally:
-            _surroundings.reset(token)
+            left(token)
     except BaseException as error:
-        boundary.failed(turn, error)
+        end.error = error
+        if end.waits:
+            end.turn()
+        else:
+            end.tell()
         raise
-    return cast("T", boundary.finished(turn, value))
+    if end.waits:
+        end.turn()
+    else:
+        end.tell()
+    return cast("T", end.value)
 
 
 async def acall(request: Call, perform: Callable[[], Awaitable[T]]) -> T:
@@ -509,23 +594,44 @@ async def acall(request: Call, perform: Callable[[], Awaitable[T]]) -> T:
     boundary = current()
     if boundary is None:
         return await perform()
-    turn = boundary.decide(request)
-    if isinstance(turn, Serve):
-        if turn.error is not None:
-            raise turn.error
-        return cast("T", turn.value)
-    token = _begin(boundary, turn, request.kind)
+    decision = boundary.decide(request)
+    schedule = _waits(request)
+    if isinstance(decision, Serve):
+        return cast("T", await _served(decision, schedule))
+    end = _End(boundary, request, decision, schedule)
+    cancels = _hooks().Cancels() if end.waits else None
+    token = _begin(decision, request.kind)
     try:
         try:
-            value = turn.instead() if turn.instead else await perform()
-            if inspect.isawaitable(value):
-                value = await value
+            value = decision.instead() if decision.instead else await perform()
+            end.value = await value if inspect.isawaitable(value) else value
         finally:
-            _surroundings.reset(token)
+            left(token)
     except BaseException as error:
-        boundary.failed(turn, error)
+        end.error = error
+        if cancels is not None and end.waits:
+            await end.aturn(cancels.count())
+        else:
+            end.tell()
         raise
-    return cast("T", boundary.finished(turn, value))
+    if cancels is not None:
+        await end.aturn(cancels.count())
+    else:
+        end.tell()
+    return cast("T", end.value)
+
+
+async def _served(answer: Serve, schedule: Schedule | None) -> Any:
+    if schedule is None or answer.call_id is None:
+        return _given(answer)
+    schedule.started(answer.call_id)
+    lost = await _hooks().turn(schedule, answer.call_id, cancelled=answer.cancels > 0)
+    if lost is None:
+        return _given(answer)
+    if answer.handed is not None:
+        answer.handed(True)
+    schedule.log("task.cancelled", answer.call_id.rpartition(".")[0], {"call": answer.call_id})
+    raise lost
 
 
 # --- the caller's line ------------------------------------------------------------------------------------------------

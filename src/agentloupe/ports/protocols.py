@@ -51,10 +51,20 @@ Note = Callable[[str, Json], None]
 
 @dataclass(frozen=True, slots=True)
 class Serve:
-    """A decision: this is the answer, nothing is performed."""
+    """A decision: this is the answer, nothing is performed.
+
+    Attributes:
+        value, error: what the program gets.
+        call_id: the recorded call whose turn it waits for; `None`: it is handed over at once.
+        cancels: how often the program cancelled it while it was performed. Then its end has its turn all the same.
+        handed: called when it is handed over, or with `True` when the program has cancelled it before.
+    """
 
     value: object = None
     error: BaseException | None = None
+    call_id: str | None = None
+    cancels: int = 0
+    handed: Callable[[bool], None] | None = None
 
 
 @dataclass(slots=True)
@@ -66,11 +76,13 @@ class Perform:
         instead: what to run in place of the real thing (a sandbox function, an edited model request), or `None`. It
             may return an awaitable when the call is async.
         facts: structural facts gathered while performing, see `Note`.
+        ended: when the real thing was done (milliseconds of `ambient.monotonic_ms`); set by the driver.
     """
 
     token: object = None
     instead: Callable[[], object] | None = None
     facts: dict[str, Json] = field(default_factory=dict[str, Json])
+    ended: float | None = None
 
 
 class Boundary(Protocol):

@@ -186,6 +186,20 @@ class Scribe:
         draft = self._of(call, where, "tool.denied", at, input_key=key, input_digest=digest, attrs=attrs)
         return Entry((draft,), tuple(bodies), "commit")
 
+    def scheduled(self, type: str, lane: str, facts: Attrs, at: str) -> Entry:
+        """An event of the schedule: a lane that begins or ends, a timer, a lost answer, a mark."""
+        draft = Draft(
+            type=type,
+            event_id=new_event_id(),
+            recorded_at=at,
+            trace_id=self.trace_id,
+            span_id=self.root_span,
+            lane=lane,
+            owner_epoch=self.epoch,
+            attrs=facts,
+        )
+        return Entry((draft,))
+
     def _tool_opened(self, call: Call, where: Place, key: str, at: str, extra: Attrs) -> Entry:
         bodies: list[Body] = []
         digest = self._pack(call.input, bodies)

@@ -3,6 +3,8 @@
     db = "sqlite:///runs.db"          # LOUPE_DB; default .loupe/loupe.db beside the project
     strict = false                    # LOUPE_STRICT; an unrecordable value raises
     write_without_store = "refuse"    # LOUPE_WRITE_WITHOUT_STORE; or "allow"
+    schedule = "exact"                # LOUPE_SCHEDULE; or "no_baton" (threads run as they like), "off" (nothing is gated)
+    stuck_after = 5                   # LOUPE_STUCK_AFTER; seconds until a replay that does not move is stopped
     env = ["TZ", "LANG"]              # LOUPE_ENV (commas); environment names whose values a snapshot may hold
     [secrets]
     fields = ["customer_pin"]         # further names of fields whose values never enter
@@ -23,6 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, cast
 
+from agentloupe.ports.schedule.core import Mode
 from agentloupe.words.errors import ConfigError
 from agentloupe.words.jsontext import Json, JsonFault, loads
 
@@ -44,6 +47,8 @@ class Settings:
         db: URL or path of the store.
         strict: an unrecordable value raises.
         write_without_store: whether a write effect may run when its intent cannot be stored.
+        schedule: how much of a program's order is recorded: `exact`, `no_baton` or `off`.
+        stuck_after: seconds without a move after which a quiet replay is stopped.
         secret_fields, secret_keep, secret_patterns: the workspace's own rules of secret removal.
         live: tools that a fork may run live, with the reason.
         env: environment names whose values a snapshot may hold.
@@ -53,6 +58,8 @@ class Settings:
     db: str
     strict: bool = False
     write_without_store: WriteWithoutStore = "refuse"
+    schedule: Mode = "exact"
+    stuck_after: float = 5.0
     secret_fields: tuple[str, ...] = ()
     secret_keep: tuple[str, ...] = ()
     secret_patterns: Mapping[str, str] = field(default_factory=lambda: _NO_NAMES)
@@ -222,6 +229,13 @@ def _one_of(*words: str) -> Callable[[Any], str]:
     return read
 
 
+def _seconds(value: Any) -> float:
+    seconds = float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else -1.0
+    if not 0 < seconds < float("inf"):
+        raise ValueError("must be a number of seconds, more than 0")
+    return seconds
+
+
 def _names(value: Any) -> tuple[str, ...]:
     parts: list[Any] = value.split(",") if isinstance(value, str) else value
     if not isinstance(parts, list) or not all(isinstance(part, str) for part in parts):  # type: ignore[redundant-expr]
@@ -243,6 +257,8 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "db": _text,
     "strict": _switch,
     "write_without_store": _one_of("refuse", "allow"),
+    "schedule": _one_of("exact", "no_baton", "off"),
+    "stuck_after": _seconds,
     "env": _names,
 }
 

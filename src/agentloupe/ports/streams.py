@@ -161,7 +161,7 @@ def open_stream(
     if isinstance(turn, Serve):
         return _served(turn, done)
     try:
-        with ambient.performed(boundary, turn, request.kind):
+        with ambient.performed(turn, request.kind):
             raw = cast("R", turn.instead()) if turn.instead else perform()
     except BaseException as error:
         boundary.failed(turn, error)
@@ -181,7 +181,7 @@ async def aopen_stream(
     if isinstance(turn, Serve):
         return _served(turn, done)
     try:
-        with ambient.performed(boundary, turn, request.kind):
+        with ambient.performed(turn, request.kind):
             raw = await cast("Awaitable[R]", turn.instead()) if turn.instead else await perform()
     except BaseException as error:
         boundary.failed(turn, error)

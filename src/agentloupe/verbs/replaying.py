@@ -39,6 +39,7 @@ from agentloupe.verbs.api import open_store, resolve
 from agentloupe.verbs.importing import imported
 from agentloupe.verbs.instrument import as_agent
 from agentloupe.verbs.replaysession import ReplayOpener, Strays
+from agentloupe.verbs.sessions import settings_here
 from agentloupe.words.canonical import Json
 from agentloupe.words.errors import Damaged, LoupeError, NotRebuildable, ReplayMismatch, ReplayRefused, VersionUnknown
 from agentloupe.words.seal import Fault
@@ -81,6 +82,7 @@ class Wishes:
         unseen: what the chosen isolation cannot see, for the report.
         stopped: called when the replay has stopped the program. gave_up: called when it does not stop.
         strict_order: a pass whose order is not proven counts as failed.
+        stuck_after: seconds until a program that does not move is stopped; default: as the settings say.
     """
 
     level: Level = "content"
@@ -91,6 +93,7 @@ class Wishes:
     stopped: Callable[[], None] | None = None
     gave_up: Callable[[], None] | None = None
     strict_order: bool = False
+    stuck_after: float | None = None
 
 
 def replay(
@@ -378,6 +381,7 @@ def replayer_for(tape: Tape, wishes: Wishes) -> Replayer:
         stopped=wishes.stopped or _nothing,
         gave_up=wishes.gave_up or _nothing,
         strict_order=wishes.strict_order,
+        stuck_after=wishes.stuck_after if wishes.stuck_after is not None else settings_here().stuck_after,
     )
     return Replayer(tape, settings)
 

@@ -6,6 +6,7 @@ import atexit
 import logging
 import os
 import threading
+import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from agentloupe.engine.privacy import Rules, scrub, scrub_text
 from agentloupe.engine.recorder import Recorder, error_name, status_of, unrecordable_in, what_is_lost
 from agentloupe.ports import ambient, codecs
 from agentloupe.ports.protocols import Boundary, Opening, RunWriter, Session, Store
+from agentloupe.ports.schedule.core import Schedule
 from agentloupe.ports.scribe import Scribe, Started
 from agentloupe.ports.settings import Settings, load
 from agentloupe.verbs import snapshot
@@ -175,8 +177,9 @@ class RecordOpener:
             scope=task_id or writer.run_id,
             strict=strict,
             refuse_writes=settings.write_without_store == "refuse",
+            schedule=_schedule(settings, writer.run_id),
         )
-        recorder.start(self._started(opening, settings, rules, task_id))
+        recorder.start(self._started(opening, settings, recorder, task_id))
         session = RecordSession(recorder, store, warns=self._argv is None)
         self.sessions.append(session)
         del self.sessions[:-100]
@@ -190,8 +193,11 @@ class RecordOpener:
         except Exception as wrong:  # noqa: BLE001  # a store that cannot be had must not cost the agent its run
             return None, _NoWriter(run_id, wrong)
 
-    def _started(self, opening: Opening, settings: Settings, rules: Rules, task_id: str | None) -> Started:
+    def _started(self, opening: Opening, settings: Settings, recorder: Recorder, task_id: str | None) -> Started:
+        rules, schedule = recorder.rules, recorder.schedule
         facts: dict[str, Json] = {"root": opening.root, "rules": rules.digest}
+        if schedule is not None:
+            facts |= {"schedule": schedule.mode, "hash_salt": schedule.salt}
         known = {"task_id": task_id, "entry": opening.entry}
         facts.update({label: value for label, value in known.items() if value is not None})
         if self._argv is not None:
@@ -204,6 +210,13 @@ class RecordOpener:
             facts=facts,
             bodies={"snapshot": scrub(_snapshot(settings, opening), rules).value, "rules": rules.as_json()},
         )
+
+
+def _schedule(settings: Settings, run_id: str) -> Schedule:
+    """The schedule of a new run; on a Python whose loops are not known, nothing is waited for, and the run says so."""
+    from agentloupe.ports.schedule.hooks import supported
+
+    return Schedule(mode=settings.schedule if supported() is None else "off", salt=zlib.crc32(run_id.encode()))
 
 
 def _without_secrets(argv: Sequence[str], rules: Rules) -> list[str]:

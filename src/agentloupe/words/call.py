@@ -16,6 +16,8 @@ __all__ = [
     "EFFECTS",
     "KINDS",
     "NO_ATTRS",
+    "NO_TURN",
+    "OWN_WORK",
     "SOURCES",
     "Attrs",
     "Call",
@@ -43,6 +45,10 @@ Attrs = Mapping[str, Json]
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
 EFFECTS: tuple[Effect, ...] = get_args(Effect)
+OWN_WORK: frozenset[Kind] = frozenset({"agent", "state", "check"})
+"""Kinds whose work is control logic itself: done again in a replay, and compared."""
+NO_TURN: frozenset[Kind] = frozenset({"agent", "state", "check", "clock", "random", "id", "env"})
+"""Kinds whose end is no input that the program waits for: it has no turn in a schedule."""
 SOURCES: tuple[Source, ...] = get_args(Source)
 
 

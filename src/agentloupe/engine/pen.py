@@ -1,0 +1,92 @@
+"""Writes a fork's new run: what is performed like any recording, beside it copies and answers of other origin."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from agentloupe.engine.loop import Spend
+from agentloupe.engine.privacy import Rules
+from agentloupe.engine.recorder import Recorder
+from agentloupe.ports import ambient
+from agentloupe.ports.ambient import HasPlace, Place
+from agentloupe.ports.pack import Body
+from agentloupe.ports.protocols import Perform, RunWriter
+from agentloupe.ports.scribe import Entry, Scribe, Started, entries
+from agentloupe.words.call import Attrs, Call, Outcome, Source
+from agentloupe.words.canonical import key_of
+from agentloupe.words.event import Draft
+
+__all__ = ["Answered", "Pen"]
+
+
+class Answered(HasPlace):
+    """A call that something else than the real thing performs: a sandbox, a person."""
+
+    __slots__ = ("attrs", "began", "call", "source")
+
+    def __init__(self, place: Place, call: Call, source: Source, attrs: Attrs) -> None:
+        self.place = place
+        self.call = call
+        self.source: Source = source
+        self.attrs = attrs
+        self.began = ambient.monotonic_ms()
+
+
+class Pen(Recorder):
+    """Writes the new run: what is performed like any recording, beside it copies and answers of other origin."""
+
+    def __init__(self, writer: RunWriter, scribe: Scribe, rules: Rules, scope: str, spend: Spend | None) -> None:
+        super().__init__(writer, scribe, rules=rules, scope=scope)
+        self._spend = spend
+
+    def begin(self, what: Started, drafts: Sequence[Draft], bodies: Sequence[Body]) -> None:
+        """Stores `run.started` and the kept prefix, in one."""
+        arguments = self._scrubbed(what.arguments, "arguments").value
+        started = self._scribe.started(replace(what, arguments=arguments), ambient.now())
+        with self._lock:
+            self._lanes.update(draft.lane for draft in drafts if draft.type == "task.forked" and draft.lane)
+            self._book.append(entries([started, Entry(tuple(drafts), tuple(bodies), "commit")]))
+        self._check_book()
+
+    def asked(self, call: Call, where: Place, source: Source) -> None:
+        """Stores the beginning of a call that is answered without being performed."""
+        call = replace(call, input=self._scrubbed(call.input, f"arguments of {call.name}").value)
+        if where.lane not in self._lanes:
+            self._forked(where.lane)
+        with self._lock:
+            if call.kind == "tool":
+                self._watch.performed(call.name)
+            key = key_of(call.kind, call.name, call.input)
+            opened = self._scribe.opened(call, where, key, ambient.now(), {"decision": source})
+            # Nothing was begun: neither an intent nor a start may be on the record.
+            allowed = tuple(d for d in opened.drafts if d.type not in ("tool.requested", "tool.started"))
+            self._book.append(Entry(allowed, opened.bodies))
+
+    def answered(self, call: Call, where: Place, outcome: Outcome, nearest: str | None = None) -> None:
+        """Stores the end of a call whose beginning is stored by `asked`."""
+        call = replace(call, input=self._scrubbed(call.input, f"arguments of {call.name}").value)
+        outcome = replace(outcome, output=self._scrubbed(outcome.output, f"result of {call.name}").value)
+        key, at = key_of(call.kind, call.name, call.input), ambient.now()
+        with self._lock:
+            closed = self._scribe.closed(call, where, key, outcome, at)
+            drafts, bodies = closed.drafts, closed.bodies
+            if nearest is not None:
+                packed = self._scribe.packer.pack(nearest)
+                drafts = tuple(replace(d, bodies={**d.bodies, "nearest": packed.digest}) for d in drafts)
+                bodies = (*bodies, *packed.bodies)
+            self._book.append(Entry(drafts, bodies, "commit"))
+        self._check_book()
+
+    def ended(self, call: Call, where: Place, key: str, outcome: Outcome) -> None:
+        """Stores the end of a call whose start was copied."""
+        outcome = replace(outcome, output=self._scrubbed(outcome.output, f"result of {call.name}").value)
+        with self._lock:
+            self._book.append(self._scribe.closed(call, where, key, outcome, ambient.now()))
+
+    def finished(self, perform: Perform, value: object) -> object:
+        """Stores the result, and counts what a model call cost."""
+        call = getattr(perform.token, "call", None)
+        if self._spend is not None and isinstance(call, Call) and call.kind == "llm":
+            self._spend.add(call.facts(call.encode(value)))
+        return super().finished(perform, value)

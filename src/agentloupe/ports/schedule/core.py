@@ -1,0 +1,556 @@
+"""The schedule of one run: when what comes from outside is handed to the program, and in which order.
+
+One rule, obeyed by recordings and replays alike:
+
+    An input (the end of a call, the expiry of a timer) is handed over only while the program is quiet, one at a time.
+    The order of the hand-overs is what the tape keeps.
+
+*Quiet*: no code of the program can run before another input comes. Since recordings keep the rule as well, whatever happens
+between two inputs follows from the program, and a replay needs nothing but the order.
+
+There is one class for all: a recording has no order to keep and is live from the start; a replay has the whole order and is
+never live; a fork keeps the order of its prefix and is live from then on.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from _thread import RLock as _RLock
+from _thread import allocate_lock
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from itertools import count
+from typing import Any, Final, Literal, NamedTuple, Protocol
+
+from agentloupe.ports.schedule.lanes import Lane
+from agentloupe.words.call import Attrs
+
+__all__ = ["STUCK_AFTER", "Item", "Keeper", "Mark", "Mode", "Schedule", "Strand", "Turn"]
+
+Mode = Literal["exact", "no_baton", "off"]
+"""`exact`; `no_baton`: threads run as they like, loops are gated; `off`: nothing is waited for."""
+
+Mark = Literal["tight", "guess", "no_lane"]
+"""Why an order is not proven: an input was handed over although the program was busy; a thread was taken to be stuck and
+others went on; code without a place of its own in the schedule."""
+
+STUCK_AFTER: Final = 5.0
+"""Seconds after which a replay that does not move is stopped."""
+PATIENCE: Final = 0.05
+"""Seconds that a loop which is never quiet may keep an input back."""
+MARKS_KEPT: Final = 100
+"""So many marks are written; more say nothing new."""
+
+
+class Turn(NamedTuple):
+    """A hand-over on a tape: of which input, and what (calls that start, lanes that end) had happened since the one before."""
+
+    id: str
+    need: tuple[str, ...] = ()
+
+
+class Keeper(Protocol):
+    """What a schedule tells its run. Called in any thread; never raises."""
+
+    def log(self, type: str, lane: str, facts: Attrs) -> None:
+        """An event of the schedule: `timer.fired`, `task.joined`, `task.cancelled`, `schedule.marked`.
+
+        Not called for what is handed over in the order of a tape, which has it already.
+        """
+        ...
+
+    def stands_still(self, awaited: str | None) -> None:
+        """The program makes no move, and `awaited` is what the order waits for: a call, a timer, a lane."""
+        ...
+
+    def cancelled(self, id: str) -> None:
+        """The program cancelled an input which the order has as handed over."""
+        ...
+
+
+class Strand:
+    """A thread while it runs code of the program. With the baton, only the strand that holds it runs."""
+
+    __slots__ = ("ended", "ident", "inner", "joiners", "lane", "lost", "native", "turn")
+
+    def __init__(self, lane: Lane) -> None:
+        self.lane = lane
+        self.turn = allocate_lock()
+        self.turn.acquire()
+        self.lost = False
+        self.ended = False
+        self.inner = False
+        self.joiners: list[Strand] = []
+        self.ident = self.native = 0
+
+    def here(self) -> None:
+        """This thread runs it."""
+        self.ident, self.native = threading.get_ident(), threading.get_native_id()
+
+
+def _never() -> bool:
+    return False
+
+
+class Item:
+    """An input on its way to the program.
+
+    Args:
+        id: of the call or the timer.
+        deliver: hands it over; called in the loop's thread where it is for a loop.
+        loop: the loop it is for; `None` where a thread is to be woken.
+        dead: whether the program has given it up meanwhile.
+        lane: of the timer, which is logged when it fires; `None` for calls, whose boundary writes their end.
+    """
+
+    __slots__ = ("dead", "deliver", "id", "lane", "loop", "passes", "since")
+
+    def __init__(
+        self,
+        id: str,
+        deliver: Callable[[], object],
+        loop: Any = None,
+        *,
+        dead: Callable[[], bool] = _never,
+        lane: str | None = None,
+    ) -> None:
+        self.id = id
+        self.deliver = deliver
+        self.loop = loop
+        self.dead = dead
+        self.lane = lane
+        self.since = time.monotonic()
+        self.passes = 0
+
+
+class _Threads(threading.local):
+    def __init__(self) -> None:
+        self.strands: dict[int, Strand] = {}
+
+
+_threads = _Threads()
+_serials = count()
+
+
+class Schedule:
+    """The schedule of one run.
+
+    Args:
+        order: the hand-overs to be followed, from a tape.
+        live: inputs come from the world, and are handed over as they arrive once the order is used up; see `go_live`.
+        mode: how much is waited for.
+        keeper: what is told of it.
+        stuck_after: seconds without a move after which an order that must be followed counts as stuck.
+        salt: of the hashes of tasks and futures; the same in a recording and its replays.
+
+    Attributes:
+        strands: of the program, those that have ended left out; several of them pass the baton.
+        lanes: how many lanes were made, the first one counted.
+        marks: how often the order could not be proven, by mark.
+        handed: how many inputs were handed over.
+    """
+
+    def __init__(
+        self,
+        order: Sequence[Turn] = (),
+        *,
+        live: bool = True,
+        mode: Mode = "exact",
+        keeper: Keeper | None = None,
+        stuck_after: float = STUCK_AFTER,
+        salt: int = 0,
+    ) -> None:
+        self.mode: Mode = mode
+        self.live = live
+        self.keeper = keeper
+        self.stuck_after = stuck_after
+        self.salt = salt
+        self.lock = _RLock()
+        self.strands: set[Strand] = set()
+        self.lanes = 1
+        self.baton = False
+        self.closed = mode == "off"
+        self.marks: dict[Mark, int] = {}
+        self.handed = 0
+        self.moved = time.monotonic()
+        self.halted_at = 0.0
+        self.items: dict[str, Item] = {}
+        self.spare: dict[str, Item] = {}
+        self.idle: dict[Any, Strand] = {}
+        self.holder: Strand | None = None
+        self.since = 0.0
+        self.runq: deque[Strand] = deque()
+        self.beginning = 0
+        self._signal: Callable[[], BaseException] | None = None
+        self._order: Sequence[Turn] = order
+        self._at = 0
+        self._turns = {turn.id for turn in order}
+        self._dropped: set[str] = set()
+        self._happened: set[str] = set()
+        self._told = False
+        self._gone: str | None = None
+        self._serial = next(_serials)
+        self.root_task: Callable[[], Any] = _nothing
+
+    # --- what is waited for -------------------------------------------------------------------------------------------
+
+    @property
+    def follows(self) -> bool:
+        """Whether the next hand-over is a tape's."""
+        return not self.live or self._at < len(self._order)
+
+    def known(self, id: str) -> bool:
+        """Whether the order has a turn for this input."""
+        return id in self._turns
+
+    def awaited(self) -> str | None:
+        """What the order waits for: the first thing that did not happen yet; `None` when nothing is left of it."""
+        turn = self._head()
+        if turn is None:
+            return None
+        return next((name for name in turn.need if name not in self._happened), turn.id)
+
+    def left(self) -> list[str]:
+        """Inputs of the order that were not handed over."""
+        return [turn.id for turn in self._order[self._at :] if turn.id not in self._dropped]
+
+    def started(self, name: str) -> None:
+        """A call that is answered from the order has started, or a lane has ended."""
+        self.moved = time.monotonic()
+        if self._order:
+            self._happened.add(name)
+
+    def drop(self, ids: Iterable[str]) -> None:
+        """Inputs that will not be handed over, or were handed over past the schedule: their turns are left out."""
+        if self._order:
+            names = tuple(ids)
+            self._dropped.update(names)
+            self._happened.update(names)
+            self.pump()
+
+    def go_live(self) -> None:
+        """The program has come to the end of the order: from here on inputs come from the world."""
+        with self.lock:
+            self._order = self._order[: self._at]
+            self.live = True
+            self.items |= self.spare
+            self.spare.clear()
+        self.pump()
+
+    def _head(self) -> Turn | None:
+        while self._at < len(self._order):
+            turn = self._order[self._at]
+            if turn.id not in self._dropped:
+                return turn
+            self._at += 1
+        return None
+
+    def _pick(self, loop: Any) -> Item | None:
+        """The input whose turn it is, where it is here. The lock is held."""
+        head = self._head()
+        if head is not None:
+            item = self.items.get(head.id)
+            if item is None or any(name not in self._happened for name in head.need):
+                return self._spare(loop)
+            return item
+        if not self.live:
+            return self._spare(loop)
+        for item in list(self.items.values()):  # as they have arrived
+            if item.dead():
+                del self.items[item.id]
+            elif item.loop is None or item.loop is loop or item.loop in self.idle:
+                return item
+        return None
+
+    def _spare(self, loop: Any) -> Item | None:
+        """A timer that did not fire on the tape, and is due, where the tape's next input is not here though all is quiet.
+
+        A program that sleeps once more than it did is to be found, if at all, by what it does then.
+        """
+        if len(self.strands) > 1 and not self.baton:
+            return None
+        for item in list(self.spare.values()):
+            if item.dead():
+                del self.spare[item.id]
+            elif item.loop is None or item.loop is loop or item.loop in self.idle:
+                return item
+        return None
+
+    # --- handing over -------------------------------------------------------------------------------------------------
+
+    def add(self, item: Item) -> None:
+        """An input is here."""
+        item.since = self.moved = time.monotonic()
+        self.items[item.id] = item
+        if self.closed or self._signal is not None:
+            self._flush()
+        else:
+            self.pump()
+
+    def due(self, item: Item) -> None:
+        """A timer is due: it is an input, if the order does not stand against it."""
+        if self.follows and not self.closed and self._signal is None:
+            self.spare[item.id] = item
+            self.pump()
+        else:
+            self.add(item)
+
+    def withdraw(self, id: str) -> bool:
+        """The program does not wait for an input any more; whether that was so before it was handed over."""
+        with self.lock:
+            return self.items.pop(id, None) is not None
+
+    def pump(self, loop: Any = None, *, forced: bool = False) -> bool:
+        """Hands over one input if the program is quiet; whether it did. `loop`: the one that asks, in its own thread."""
+        if self.closed or self._signal is not None or not (self.items or self.spare):
+            return False
+        with self.lock:
+            done = (forced or self._quiet(loop)) and self._pump(loop)
+        if self._gone is not None:
+            self._complain()
+        return done
+
+    def _pump(self, loop: Any) -> bool:
+        item = self._pick(loop)
+        if item is None:
+            return False
+        if item.loop is not loop and item.loop is not None:
+            if item.loop in self.idle:  # the inputs of a loop are handed over by it
+                nudge(item.loop)
+            return False
+        if item.dead():  # a timer that has fired on the tape, and that the program has cancelled
+            del self.items[item.id]
+            self._gone = self._gone or item.id
+            return False
+        self._hand_over(item)
+        return True
+
+    def _complain(self) -> None:
+        """Never with the lock: whoever is told may wait for somebody who waits for it."""
+        if self.keeper is not None and not self._told and not _owned(self.lock):
+            self._told = True
+            self.keeper.cancelled(str(self._gone))
+
+    def _quiet(self, loop: Any) -> bool:
+        if not self.baton:
+            return True  # who asks is quiet, and who else there is does not matter
+        if self.runq or self.beginning:
+            return False
+        return self.holder is None or (loop is not None and self.idle.get(loop) is None)
+
+    def _hand_over(self, item: Item) -> None:
+        follows = self.follows
+        if self.spare.pop(item.id, None) is not None:
+            self.mark("guess", {"why": f"timer {item.id} is not in the recording"})
+        else:
+            del self.items[item.id]
+            self._at += self._at < len(self._order)
+        self.handed += 1
+        self.moved = time.monotonic()
+        if item.lane is not None and not follows:
+            self.log("timer.fired", item.lane, {"timer": item.id})
+        item.deliver()
+
+    # --- calls of threads ---------------------------------------------------------------------------------------------
+
+    def begin(self, lane: Lane) -> None:
+        """This thread runs the program from here on, if it does not do so already."""
+        if self._serial not in _threads.strands and not self.closed:
+            strand = Strand(lane)
+            self.enter(strand)
+            self.holder, self.since = strand, time.monotonic()
+
+    def enter(self, strand: Strand) -> None:
+        """This thread is that strand."""
+        strand.here()
+        _threads.strands[self._serial] = strand
+        self.strands.add(strand)
+
+    def leave(self, strand: Strand) -> None:
+        """The strand has ended in this thread."""
+        _threads.strands.pop(self._serial, None)
+        self.strands.discard(strand)
+
+    def strand(self) -> Strand | None:
+        """The strand that this thread is."""
+        return _threads.strands.get(self._serial)
+
+    @property
+    def contended(self) -> bool:
+        """Whether the turn of a call of a thread may not come at once."""
+        return len(self.strands) > 1 or self.follows
+
+    def away(self) -> None:
+        """This thread leaves the program for a while, to perform a call."""
+        if self.baton and (strand := self.strand()) is not None:
+            self.park(strand)
+
+    def turn(self, id: str) -> None:
+        """Waits for the turn of a call that this thread has made and that is done.
+
+        Raises:
+            the stop signal: the run is stopped meanwhile.
+        """
+        if self.closed:
+            return
+        strand = self.strand()
+        if strand is None and not self.strands:
+            self.begin(Lane("0"))
+            strand = self.strand()
+        if strand is None:
+            self.passed_by(id)
+        elif len(self.strands) > 1:
+            self.block(strand, id)
+        elif self.follows:
+            self._alone(id)
+        else:
+            self.handed += 1  # nobody else can come before, or see that it waits
+        self.check()
+
+    def _alone(self, id: str) -> None:
+        """The only strand waits: if it is not its turn now, it never will be, unless code without a lane moves on."""
+        with self.lock:
+            head = self._head()
+            if head is not None and head.id == id:
+                self._at += 1
+                self.handed += 1
+                self.moved = time.monotonic()
+                return
+            if head is None and self.live:
+                self.handed += 1
+                return
+        if not self.marks:
+            self._stand_still()
+            return
+        over = allocate_lock()
+        over.acquire()
+        self.add(Item(id, over.release))
+        while not over.acquire(True, self.stuck_after):
+            self.look()
+
+    def block(self, strand: Strand, id: str) -> None:
+        """Waits for an input among several strands."""
+        self.items[id] = Item(id, lambda: self.wake(strand))
+        self.park(strand)
+        while not strand.turn.acquire(True, self.stuck_after):
+            self.look()
+        strand.lost = False
+
+    def passed_by(self, id: str) -> None:
+        """Code without a place in this schedule has its answer: it waits for nothing, and the order is not proven."""
+        self.mark("no_lane", {"call": id})
+        self.drop([id])
+
+    # --- the baton ----------------------------------------------------------------------------------------------------
+
+    def grant(self) -> None:
+        """The strand that was woken longest ago runs, if none does."""
+        if self.holder is None and self.runq and not self.beginning:
+            self.holder, self.since = self.runq.popleft(), time.monotonic()
+            with suppress(RuntimeError):  # only after a guess: it runs already
+                self.holder.turn.release()
+
+    def wake(self, strand: Strand) -> None:
+        """The strand can go on, when it is its turn."""
+        with self.lock:
+            if not self.baton:
+                strand.turn.release()
+                return
+            self.runq.append(strand)
+            self.grant()
+
+    def park(self, strand: Strand) -> None:
+        """The strand is about to block: the next one runs; if there is none, the program is quiet."""
+        with self.lock:
+            if self.holder is strand:
+                self.holder = None
+            self.grant()
+            self.pump()
+
+    def regain(self, strand: Strand) -> None:
+        """A strand that lost the baton by a guess takes its place in the queue again."""
+        if strand.lost and self._signal is None:
+            self.wake(strand)
+            strand.turn.acquire()
+            strand.lost = False
+
+    # --- what is not proven, and what is over --------------------------------------------------------------------------
+
+    def mark(self, mark: Mark, facts: Attrs) -> None:
+        """The order is not proven from here on, and why."""
+        with self.lock:
+            count = self.marks[mark] = self.marks.get(mark, 0) + 1
+        if count <= MARKS_KEPT:
+            self.log("schedule.marked", "0", {"mark": mark, **facts})
+
+    def log(self, type: str, lane: str, facts: Attrs) -> None:
+        """Tells the run, except of what a tape has already."""
+        if self.keeper is not None and self.live and not self.closed:
+            self.keeper.log(type, lane, facts)
+
+    @property
+    def halted(self) -> bool:
+        """Whether the program is to stop."""
+        return self._signal is not None
+
+    def check(self) -> None:
+        """Raises the stop signal, if the run is stopped."""
+        if self._signal is not None:
+            raise self._signal()
+
+    def halt(self, signal: Callable[[], BaseException]) -> None:
+        """Stops the program: whatever waits is woken, and everything that asks from now on gets a new `signal()`."""
+        if self._signal is None and not self.closed:
+            self._signal = signal
+            self.halted_at = time.monotonic()
+            self._flush()
+
+    def look(self) -> None:
+        """Called now and then by what waits: does a program that must follow an order still move?"""
+        if self.follows and not self.closed and time.monotonic() - self.moved >= self.stuck_after:
+            self._stand_still()
+
+    def _stand_still(self) -> None:
+        if self.keeper is not None and self._signal is None and not self._told:
+            self._told = True
+            self.keeper.stands_still(self.awaited())
+
+    def close(self) -> None:
+        """The run is over: nothing waits any more. What a replay has no answer for is left as it is, in flight."""
+        if self.closed:
+            return
+        self.closed = True
+        if self.live or self._signal is not None:
+            self._flush()
+        _threads.strands.pop(self._serial, None)
+
+    def _flush(self) -> None:
+        for name in [*self.items, *self.spare]:  # without the lock, see _complain; each is taken once
+            item = self.items.pop(name, None) or self.spare.pop(name, None)
+            if item is None or item.dead():
+                continue
+            if item.loop is None:
+                item.deliver()
+            else:
+                nudge(item.loop, item.deliver)
+        for strand in list(self.strands) if self._signal is not None and len(self.strands) > 1 else ():
+            with suppress(RuntimeError):
+                strand.turn.release()
+
+
+def _owned(lock: Any) -> bool:
+    return lock._is_owned()
+
+
+def _nothing() -> None:
+    """Wakes a loop."""
+
+
+def nudge(loop: Any, what: Callable[[], object] = _nothing) -> None:
+    """Lets a loop do something in its own thread, on nobody's behalf; a loop that is closed does nothing any more."""
+    from agentloupe.ports.schedule.gate import OUTSIDE, plain_threadsafe
+
+    with suppress(RuntimeError):
+        plain_threadsafe(loop, what, context=OUTSIDE())

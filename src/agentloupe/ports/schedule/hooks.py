@@ -1,0 +1,217 @@
+"""The hooks into asyncio: installed once a process, when the first run begins, and idle where there is no run.
+
+Tasks get their lane when they are made, timers are inputs, and sets of tasks and futures iterate alike in a recording and
+in its replay.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+import types
+from asyncio import base_events, events, tasks
+from collections.abc import Callable, Coroutine, Generator
+from contextvars import Context
+from typing import Any, Final, cast
+
+from agentloupe.ports import surroundings
+from agentloupe.ports.schedule.core import Item
+from agentloupe.ports.schedule.gate import HOOKED, OUTSIDE, gate_of, plain_threadsafe
+from agentloupe.ports.schedule.lanes import stable_hash
+from agentloupe.ports.schedule.turns import Cancels, begin, turn
+from agentloupe.ports.surroundings import Home, here
+
+__all__ = ["SUPPORTED", "Cancels", "begin", "install", "supported", "turn"]
+
+SUPPORTED: Final = ((3, 11), (3, 13))
+"""The first and the last Python whose asyncio was looked at."""
+
+_Loop: Any = base_events.BaseEventLoop
+_plain_create_task = _Loop.create_task
+_plain_create_future = _Loop.create_future
+_plain_call_at = _Loop.call_at
+_plain_run_forever = _Loop.run_forever
+
+
+class _New(threading.local):
+    """The hash of the task that this thread is making: the constructor asks for it already."""
+
+    hash = 0
+
+
+_new = _New()
+
+
+class LaneTask(asyncio.Task[Any]):
+    """A task of a run: hashed by its lane, so that sets of tasks iterate alike in a recording and in its replay."""
+
+    agentloupe_home: Home | None = None
+    agentloupe_hash: int | None = None
+
+    def __hash__(self) -> int:
+        """By lane."""
+        known = self.agentloupe_hash
+        return _new.hash if known is None else known
+
+
+class LaneFuture(asyncio.Future[Any]):
+    """The same for futures that a run makes."""
+
+    agentloupe_hash: int = 0
+
+    def __hash__(self) -> int:
+        """By lane and number."""
+        return self.agentloupe_hash
+
+
+def home_here() -> Home | None:
+    """The home that the running code is in: of its task, or of its thread outside of loops. A callback has none."""
+    loop = events._get_running_loop()
+    if loop is None:
+        return surroundings.thread_home()
+    task = tasks.current_task(loop)
+    return None if task is None else getattr(task, "agentloupe_home", None)
+
+
+def _create_task(loop: Any, coro: Coroutine[Any, Any, Any], **options: Any) -> Any:
+    there = here()
+    if there is None or there.inner:
+        return _plain_create_task(loop, coro, **options)
+    schedule = there.schedule
+    home = there.child("a", thread=loop._thread_id or threading.get_ident())
+    if schedule is not None:
+        schedule.lanes += 1
+    with surroundings.replaced(home.root):  # the task copies this context, where it is given none
+        if loop.get_task_factory() is None:
+            task: Any = _lane_task(
+                loop, coro, stable_hash(home.root.lane.path, schedule.salt if schedule else 0), options
+            )
+        else:
+            task = _plain_create_task(loop, coro, **options)
+    task.agentloupe_home = home
+    if schedule is not None and not schedule.closed:
+        gate_of(loop, schedule)
+    return task
+
+
+def _lane_task(loop: Any, coro: Coroutine[Any, Any, Any], hash: int, options: dict[str, Any]) -> LaneTask:
+    loop._check_closed()
+    _new.hash = hash
+    task = LaneTask(coro, loop=loop, **options)
+    task.agentloupe_hash = hash
+    source = getattr(task, "_source_traceback", None)
+    if source:
+        del source[-1]
+    return task
+
+
+def _create_future(loop: Any) -> asyncio.Future[Any]:
+    there = here()
+    schedule = there.schedule if there is not None else None
+    if there is None or schedule is None:
+        return _plain_create_future(loop)
+    made = LaneFuture(loop=loop)
+    made.agentloupe_hash = there.lane.next_future(schedule.salt)
+    return made
+
+
+def _call_at(loop: Any, when: float, callback: Callable[..., Any], *args: Any, context: Context | None = None) -> Any:
+    """A program's timer: runs in real time and waits for its turn; in a replay it does nothing but wait for its turn."""
+    there = here()
+    schedule = there.schedule if there is not None else None
+    if there is None or schedule is None or schedule.closed or schedule.halted or gate_of(loop, schedule) is None:
+        return _plain_call_at(loop, when, callback, *args, context=context)
+    name = there.lane.next_timer()
+    inner = events.Handle(callback, args, loop, context)
+    fires = loop._ready.append
+    item = Item(name, lambda: fires(inner), loop, dead=lambda: handle._cancelled, lane=there.lane.path)
+
+    if schedule.follows and schedule.known(name):
+        handle: Any = events.TimerHandle(when, callback, args, loop, context)
+        schedule.add(item)
+    else:
+        handle = _plain_call_at(loop, when, lambda: schedule.due(item), context=OUTSIDE())
+    return handle
+
+
+def _call_soon_threadsafe(loop: Any, callback: Callable[..., Any], *args: Any, context: Context | None = None) -> Any:
+    """The callback stands where the caller stands; and the loop's place in the queue is fixed now, not when it wakes."""
+    there = here()
+    schedule = there.schedule if there is not None else None
+    if there is None:
+        return plain_threadsafe(loop, callback, *args, context=context)
+    with surroundings.replaced(there):
+        if schedule is None:
+            return plain_threadsafe(loop, callback, *args, context=context)
+        with schedule.lock:
+            handle = plain_threadsafe(loop, callback, *args, context=context)
+            strand = schedule.idle.pop(loop, None)
+            if strand is not None and schedule.baton:
+                schedule.wake(strand)
+        return handle
+
+
+def _run_forever(loop: Any) -> None:
+    there = here()
+    if there is not None and there.schedule is not None:
+        gate_of(loop, there.schedule)
+    _plain_run_forever(loop)
+
+
+# --- asyncio.as_completed walks over a set of coroutines: its tasks would be made in the order of addresses -------------
+
+
+def _as_completed(fs: Any, *, timeout: Any = None) -> Generator[Any]:
+    from asyncio.tasks import _agentloupe_plain, ensure_future  # pyright: ignore[reportAttributeAccessIssue, reportUnknownVariableType]  # runs in asyncio's module
+
+    if hasattr(fs, "__iter__"):
+        fs = [ensure_future(f) for f in dict.fromkeys(fs)]
+    yield from _agentloupe_plain(fs, timeout=timeout)
+
+
+def _as_completed_in_order() -> None:
+    """Changes the code of the function itself, so that names which were imported before are met too."""
+    found = tasks.as_completed
+    if not isinstance(found, types.FunctionType):
+        return
+    if sys.version_info >= (3, 13):
+        iterator: Any = tasks._AsCompletedIterator  # type: ignore[attr-defined]
+        plain = iterator.__init__
+
+        def init(self: Any, aws: Any, timeout: Any) -> None:
+            plain(self, [asyncio.ensure_future(one) for one in dict.fromkeys(aws)], timeout)
+
+        iterator.__init__ = init
+        return
+    plain = types.FunctionType(found.__code__, found.__globals__, "as_completed", None, found.__closure__)
+    plain.__kwdefaults__ = found.__kwdefaults__
+    cast("Any", tasks)._agentloupe_plain = plain
+    found.__code__ = _as_completed.__code__
+
+
+def supported() -> str | None:
+    """Why this Python's asyncio is not known well enough to be gated; `None` when it is."""
+    if not SUPPORTED[0] <= sys.version_info[:2] <= SUPPORTED[1]:
+        return f"Python {sys.version_info[0]}.{sys.version_info[1]} was not looked at"
+    loop_parts = ("create_task", "create_future", "call_at", "call_soon_threadsafe", "run_forever", "_run_once")
+    if not all(isinstance(getattr(_Loop, name, None), types.FunctionType) for name in loop_parts):
+        return "asyncio's loop has another shape"
+    if "_selector" not in _Loop._run_once.__code__.co_names or "_ready" not in _Loop._run_once.__code__.co_names:
+        return "asyncio's loop waits in another way"
+    return None
+
+
+def install() -> bool:
+    """Puts the hooks in place, once a process; `False`: this Python is not known, nothing is touched."""
+    if not HOOKED:
+        HOOKED.append(supported() is None)
+        if HOOKED[0]:
+            surroundings.hook(home_here)
+            _Loop.create_task = _create_task
+            _Loop.create_future = _create_future
+            _Loop.call_at = _call_at
+            _Loop.call_soon_threadsafe = _call_soon_threadsafe
+            _Loop.run_forever = _run_forever
+            _as_completed_in_order()
+    return HOOKED[0]

@@ -1,0 +1,62 @@
+"""Lanes: the sequential paths of a program. What is counted in a lane is fixed when it is made, before any await."""
+
+from __future__ import annotations
+
+import threading
+import zlib
+
+__all__ = ["Lane", "stable_hash"]
+
+
+class Lane:
+    """One sequential path: the program itself (`0`), a task (`<parent>/aN`), a work item (`/pN`), a thread (`/tN`).
+
+    Calls made while another call is performed are in the lane `<call_id>~` below it.
+
+    Attributes:
+        path: its name, unique in its run.
+        calls: how many calls were made in it.
+        timers, futures: how many timers and futures.
+        thread: the thread that runs it, once that is known.
+    """
+
+    __slots__ = ("_kids", "_remote", "calls", "futures", "path", "thread", "timers")
+
+    def __init__(self, path: str, calls: int = 0, *, thread: int | None = None) -> None:
+        self.path = path
+        self.calls = calls
+        self.timers = 0
+        self.futures = 0
+        self.thread = thread
+        self._kids = 0
+        self._remote = 0
+
+    def child(self, tag: str, *, thread: int | None = None) -> Lane:
+        """A new lane below this one.
+
+        One that is made for this lane by another thread (`run_coroutine_threadsafe`) races with those that the lane makes
+        itself, so it is counted apart.
+        """
+        if self.thread is None or self.thread == threading.get_ident():
+            self._kids += 1
+            return Lane(f"{self.path}/{tag}{self._kids}", thread=thread)
+        self._remote += 1
+        return Lane(f"{self.path}/r{tag}{self._remote}", thread=thread)
+
+    def next_timer(self) -> str:
+        """The name of the next timer."""
+        self.timers += 1
+        return f"{self.path}t{self.timers}"
+
+    def next_future(self, salt: int) -> int:
+        """A hash for the next future."""
+        self.futures += 1
+        return stable_hash(f"{self.path}f{self.futures}", salt)
+
+
+def stable_hash(name: str, salt: int) -> int:
+    """The same number in every process, so that sets of tasks iterate alike in a recording and in its replay.
+
+    The salt tells the runs of one process apart: the same lanes of a thousand runs must not share one hash.
+    """
+    return zlib.crc32(name.encode(), salt)

@@ -1,0 +1,146 @@
+"""Where code stands: the run it belongs to, its lane, the span and the call around it.
+
+A context variable carries this along. Two things win over it, since contexts travel: in a task what the task was made with
+(`create_task(..., context=...)` may bring any context), and in a thread what the thread was started with (`to_thread`
+brings the context of its caller).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from contextvars import Context, ContextVar, Token
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from agentloupe.ports.schedule.lanes import Lane
+
+if TYPE_CHECKING:
+    from agentloupe.ports.protocols import Boundary, Perform
+    from agentloupe.ports.schedule.core import Schedule
+
+__all__ = ["Home", "Surroundings", "entered", "here", "hook", "left", "of_context", "replaced", "set_home"]
+
+
+class Home:
+    """A task or a thread that a run has made, with the surroundings that it was made with."""
+
+    __slots__ = ("root",)
+
+    def __init__(self, root: Surroundings) -> None:
+        root.home = self
+        self.root = root
+
+
+@dataclass(slots=True, eq=False)
+class Surroundings:
+    """What code knows of where it stands.
+
+    Attributes:
+        boundary: of the run; `None` for code that was put outside of any.
+        lane: the path that counts its calls.
+        span_id: the span around it.
+        performing: the call that is being performed around it.
+        inner: whether it is done on behalf of a call that a replay serves whole: nothing in here is asked for again, it
+            has no lane of its own, and the schedule does not wait for it.
+        home: the task or thread in which these surroundings hold; `None` where the run did not make it.
+    """
+
+    boundary: Boundary | None
+    lane: Lane
+    span_id: str | None
+    performing: Perform | None = None
+    inner: bool = False
+    home: Home | None = None
+
+    @property
+    def schedule(self) -> Schedule | None:
+        """The schedule that this code keeps to; `None` where there is none, and on behalf of a call."""
+        return None if self.inner else getattr(self.boundary, "schedule", None)
+
+    def child(self, tag: str, *, thread: int | None = None) -> Home:
+        """The home of a task, a work item or a thread that this code makes."""
+        lane = self.lane.child(tag, thread=thread)
+        return Home(Surroundings(self.boundary, lane, self.span_id, self.performing, self.inner))
+
+
+_current: Final[ContextVar[Surroundings | None]] = ContextVar("agentloupe", default=None)
+
+
+class _Threads(threading.local):
+    home: Home | None = None
+
+
+_threads = _Threads()
+
+
+def _thread_home() -> Home | None:
+    return _threads.home
+
+
+_home_here: list[Callable[[], Home | None]] = [_thread_home]
+
+
+def hook(home_here: Callable[[], Home | None]) -> None:
+    """From now on `home_here` tells which home the running code is in (it knows tasks as well as threads)."""
+    _home_here[0] = home_here
+
+
+def set_home(home: Home | None) -> Home | None:
+    """This thread is that one's from now on; returns what it was before."""
+    before = _threads.home
+    _threads.home = home
+    return before
+
+
+def thread_home() -> Home | None:
+    """What this thread was started with."""
+    return _threads.home
+
+
+def here() -> Surroundings | None:
+    """Where the running code stands; `None` outside of any run."""
+    found = _current.get()
+    home = _home_here[0]()
+    if home is not None and (found is None or found.home is not home):
+        found = home.root
+    return found if found is not None and found.boundary is not None else None
+
+
+def of_context(context: Context, home: Home | None) -> Surroundings | None:
+    """Where code will stand that runs in a context, in a task or thread of that home; with a boundary of `None` outside."""
+    found = context.get(_current)
+    return home.root if home is not None and (found is None or found.home is not home) else found
+
+
+def entered(there: Surroundings | None) -> Token[Surroundings | None]:
+    """Code stands there until `left`. What does not come from elsewhere is at home where the running code is."""
+    if there is not None and there.home is None:
+        there.home = _home_here[0]()
+    return _current.set(there)
+
+
+def left(token: Token[Surroundings | None]) -> None:
+    """Back to where it was."""
+    _current.reset(token)
+
+
+@contextmanager
+def replaced(there: Surroundings | None) -> Generator[None]:
+    """Contexts that are copied inside begin there; for code that makes tasks and callbacks on behalf of others."""
+    token = _current.set(there)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+@contextmanager
+def outside() -> Generator[None]:
+    """Code inside belongs to no run."""
+    token = entered(Surroundings(None, Lane(""), None))
+    try:
+        yield
+    finally:
+        _current.reset(token)
