@@ -23,7 +23,8 @@ from tests.support import ROOT
 pytestmark = pytest.mark.faults
 
 CHILD = Path(__file__).with_name("writer_child.py")
-POINTS = ["before-bodies", "after-bodies", "before-events", "before-view", "after-commit"]
+COMMITTING = ["before-spool", "inside-spool"]
+SETTLING = ["before-bodies", "after-bodies", "before-events", "before-view", "after-settling"]
 
 
 @contextmanager
@@ -51,6 +52,10 @@ def acknowledged(process: subprocess.Popen[str], calls: int) -> int:
     while done < calls and process.stdout.readline():
         done += 1
     return done
+
+
+def spool_of(db: Path) -> Path:
+    return db.with_name(f"{db.name}-spool")
 
 
 def readable(db: Path, run: str) -> int:
@@ -81,14 +86,15 @@ def test_t3_a_run_killed_after_50_calls_has_50_readable_calls(tmp_path: Path) ->
     assert readable(db, "r") == 50
 
 
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("point", [*COMMITTING, *SETTLING])
 def test_a_kill_inside_an_append_leaves_the_call_whole_or_not_at_all(tmp_path: Path, point: str) -> None:
     db = tmp_path / "loupe.db"
     with child(db, "r", 10, point) as process:
         assert acknowledged(process, 10) == 9
         assert process.wait() == -signal.SIGKILL
-    # A tool writes twice: its intent joins the outcome's transaction, and the kill comes in that one.
-    assert readable(db, "r") == (10 if point == "after-commit" else 9)
+    # What was committed is in the spool, whatever becomes of it when it is settled.
+    assert readable(db, "r") == (9 if point in COMMITTING else 10)
+    assert not spool_of(db).exists()
     store = open_url(db)
     Author(store, "next").started().finished()
     assert store.erase("r", erased_drafts()) > 0
@@ -122,3 +128,54 @@ def test_an_open_call_shows_although_its_events_were_only_grouped(tmp_path: Path
         process.wait()
     assert [step.kind for step in reader.steps("r")] == ["tool", "tool", "tool", "clock"]
     reader.close()
+
+
+def killed(db: Path, calls: int) -> None:
+    with child(db, "r", calls) as process:
+        assert acknowledged(process, calls) == calls
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert spool_of(db).exists()
+
+
+def test_who_only_reads_sees_what_a_killed_process_committed(tmp_path: Path) -> None:
+    db = tmp_path / "loupe.db"
+    killed(db, 5)
+    store = open_url(db, read_only=True)
+    recording = store.recording("r")
+    assert verify(recording).ok
+    assert [step.output for step in load_steps(recording) if step.kind == "tool"] == [{"i": i} for i in range(5)]
+    store.close()
+    assert spool_of(db).exists()
+    assert readable(db, "r") == 5
+
+
+def test_several_who_open_the_store_settle_a_killed_run_once(tmp_path: Path) -> None:
+    db = tmp_path / "loupe.db"
+    killed(db, 20)
+    stores = [open_url(db, new_fold=Projector) for _ in range(4)]
+    seen: list[int] = []
+    threads = [threading.Thread(target=lambda s=store: seen.append(len(s.steps("r")))) for store in stores]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for store in stores:
+        store.close()
+    assert len(set(seen)) == 1
+    assert readable(db, "r") == 20
+
+
+def test_a_spool_that_does_not_fit_its_run_is_set_aside_and_said(tmp_path: Path) -> None:
+    db = tmp_path / "loupe.db"
+    killed(db, 5)
+    (file,) = spool_of(db).iterdir()
+    data = bytearray(file.read_bytes())
+    at = data.index(b'"type":"tool.finished"')
+    data[at + 9] ^= 1
+    file.write_bytes(data)
+    store = open_url(db, new_fold=Projector)
+    assert verify(store.recording("r")).ok
+    assert [entry.suffix for entry in spool_of(db).iterdir()] == [".damaged"]
+    assert any("does not fit" in line for line in store.check())
+    store.close()

@@ -11,8 +11,11 @@ import signal
 import sys
 from typing import Any
 
-from agentloupe.store import bodies, open_url, writer
+from agentloupe.store import bodies, open_url, spool, writer
+from agentloupe.store.spool import Spool
 from tests.store.make import Author
+
+whole = spool._frame
 
 
 def die(*_: Any, **__: Any) -> Any:
@@ -21,7 +24,11 @@ def die(*_: Any, **__: Any) -> Any:
 
 def arm(author: Author, point: str) -> None:
     """Puts a kill into one place of the next append."""
-    if point == "before-bodies":
+    if point == "before-spool":
+        Spool.append = die
+    elif point == "inside-spool":
+        spool._frame = lambda sealed, new: die(os.write(author.writer._spool._file, whole(sealed, new)[:-9]))  # type: ignore[attr-defined]
+    elif point == "before-bodies":
         bodies.put = die
     elif point == "after-bodies":
         bodies._LINK = "INSERT INTO run_bodies SELECT die(?, ?), 1"
@@ -30,7 +37,7 @@ def arm(author: Author, point: str) -> None:
         writer.put_events = die
     elif point == "before-view":
         author.writer._projection.write = die  # type: ignore[attr-defined]
-    elif point == "after-commit":
+    elif point == "after-settling":
         author.writer._projection.keep = die  # type: ignore[attr-defined]
 
 
@@ -41,6 +48,8 @@ def main(path: str, run: str, calls: int, point: str) -> None:
         if point != "-" and i == calls - 1:
             arm(author, point)
         author.tool("count", {"i": i, "text": f"some text that is new at every call {i} " * 20}, {"i": i})
+        if point != "-" and i == calls - 1:
+            author.writer.flush()
         print(i, flush=True)
     while True:
         author.clock("grouped")

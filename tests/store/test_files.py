@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from agentloupe.engine.project import Projector, load_steps
 from agentloupe.engine.verify import verify
-from agentloupe.store import envelopes, open_url
+from agentloupe.store import envelopes, open_url, spool
 from agentloupe.store.schema import SCHEMA
 from agentloupe.store.sqlite import SqliteStore
 from agentloupe.words.errors import Corrupt, LoupeError, StoreError, UsageError, VersionUnknown
@@ -127,15 +127,23 @@ def test_durability_is_what_was_promised(tmp_path: Path, monkeypatch: pytest.Mon
     store = SqliteStore(tmp_path / "loupe.db")
     author = Author(store, "r").started()
     conn = store._db._write_connection()
-    seen: list[int] = []
+    synced: list[str] = []
+    settled: list[int] = []
+    monkeypatch.setattr(spool, "_fsync", lambda _: synced.append("spool"))
     conn.set_trace_callback(
-        lambda sql: seen.append(conn.execute("PRAGMA synchronous").fetchone()[0]) if sql == "COMMIT" else None
+        lambda sql: settled.append(conn.execute("PRAGMA synchronous").fetchone()[0]) if sql == "COMMIT" else None
     )
     author.clock("commit")
+    assert synced == []
+    author.writer.flush()
     author.clock("full")
+    assert synced == ["spool"]
+    author.writer.flush()
     author.clock("commit")
+    author.writer.flush()
+    # What survived a loss of power in the spool survives it in the database before the spool is emptied.
+    assert (synced, settled) == (["spool"], [1, 2, 1])
     conn.set_trace_callback(None)
-    assert seen == [1, 2, 1]
     assert conn.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     store.close()
 

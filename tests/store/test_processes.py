@@ -18,6 +18,7 @@ from agentloupe.engine.verify import verify
 from agentloupe.store import database
 from agentloupe.store.database import WAL_LIMIT
 from agentloupe.store.owners import this_process
+from agentloupe.store.spool import Spool
 from agentloupe.store.sqlite import SqliteStore
 from agentloupe.words.errors import StoreBusy, StoreError
 from agentloupe.words.run import RunFilter
@@ -193,9 +194,11 @@ def test_a_store_that_is_held_for_too_long_is_busy(db: Path, monkeypatch: pytest
     author = Author(store, "r").started()
     with closing(sqlite3.connect(db, isolation_level=None)) as holder:
         holder.execute("BEGIN IMMEDIATE")
+        author.tool("f", {}, 1)  # a commit needs nobody's lock
         with pytest.raises(StoreBusy, match="in use"):
-            author.tool("f", {}, 1)
+            author.writer.flush()
         assert store.run("r") is not None  # reading goes on
+        assert [step.name for step in load_steps(store.recording("r"))] == ["f"]
         holder.execute("ROLLBACK")
     author.tool("g", {}, 2)
     assert [step.name for step in store.steps("r")] == ["f", "g"]
@@ -209,14 +212,18 @@ def test_what_could_not_be_written_leaves_no_trace_and_the_run_goes_on(
     author = Author(store, "r").started()
     author.clock("grouped")
 
-    def broken(*_: object) -> None:
-        raise sqlite3.OperationalError("something else")
+    def broken(*_: object, **__: object) -> None:
+        raise StoreError("something else")
 
     with monkeypatch.context() as patch:
-        patch.setattr("agentloupe.store.writer.put_events", broken)
+        patch.setattr(Spool, "append", broken)
         with pytest.raises(StoreError):
             author.tool("lost", {}, 1)
-    author.tool("kept", {}, 1)
+    with monkeypatch.context() as patch:
+        patch.setattr("agentloupe.store.writer.put_events", broken)
+        author.tool("kept", {}, 1)
+        with pytest.raises(StoreError):
+            author.writer.flush()
     author.finished()
     # The intent of the lost call was grouped and is kept; its end was refused, and is not there.
     assert [(s.name, s.status) for s in store.steps("r")] == [("now", "ok"), ("lost", "open"), ("kept", "ok")]

@@ -36,10 +36,11 @@ def opened(db: str | None, *, create: bool = False) -> Generator[Store]:
     Raises:
         StoreError: there is none (reason `absent`), or it cannot be opened.
     """
+    from agentloupe.engine.project import Projector
     from agentloupe.ports.settings import load
     from agentloupe.store.opening import open_url
 
-    store = open_url(load().db if db is None else db, create=create)
+    store = open_url(load().db if db is None else db, create=create, new_fold=Projector)
     try:
         yield store
     finally:

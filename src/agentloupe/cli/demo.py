@@ -44,6 +44,7 @@ def command(
 
     Example: agentloupe demo --model scripted
     """
+    from agentloupe.engine.project import Projector
     from agentloupe.ports.settings import load
     from agentloupe.store.opening import open_url
 
@@ -51,7 +52,7 @@ def command(
     out = Output(as_json)
     address = db or load().db
     usual = load(environ={name: value for name, value in os.environ.items() if name != "LOUPE_DB"}).db
-    store = open_url(address)
+    store = open_url(address, new_fold=Projector)
     try:
         with chosen_model(model, _progress) as chosen:
             told = _Telling(out, Story(store, address, usual, _refunds(address)), chosen)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 import sqlite3
 from pathlib import Path
 
 from agentloupe.words.errors import Corrupt, LoupeError, StoreBusy, StoreError, StoreFull, StoreReadOnly
 
-__all__ = ["append_only", "as_ours"]
+__all__ = ["as_ours", "of_a_file"]
 
 _DAMAGE = frozenset({"SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_FORMAT"})
 _BUSY = frozenset({"SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_PROTOCOL"})
@@ -41,9 +42,15 @@ def as_ours(error: sqlite3.Error, path: Path) -> LoupeError:
     return StoreError(f"store {path}: {_short(error)}", reason="database")
 
 
-def append_only(error: sqlite3.Error) -> bool:
-    """Whether the database refused because an event of this number is already there."""
-    return isinstance(error, sqlite3.IntegrityError)
+def of_a_file(error: OSError, path: Path, store: Path) -> LoupeError:
+    """The error to raise in place of the system's, of a file that belongs to a store."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT) or _full(store):
+        return StoreFull(
+            f"the disk that holds {store} is full", hint="free some space; `agentloupe gc` gives unused back"
+        )
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return StoreReadOnly(f"{path} cannot be written", hint="set LOUPE_DB to a file in a folder you may write to")
+    return StoreError(f"store {store}: {path.name}: {error.strerror}", reason="spool")
 
 
 def _short(error: sqlite3.Error) -> str:

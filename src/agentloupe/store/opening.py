@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agentloupe.ports.protocols import Store
+from agentloupe.ports.protocols import NewFold, Store
 from agentloupe.words.errors import UsageError
 
 __all__ = ["open_url"]
 
 
-def open_url(url: str | Path, *, create: bool = True, read_only: bool = False) -> Store:
+def open_url(
+    url: str | Path, *, create: bool = True, read_only: bool = False, new_fold: NewFold | None = None
+) -> Store:
     """Opens the store that a URL names: `sqlite:///path`, a plain path (SQLite), or `memory:`.
 
     Args:
         url: `sqlite:///relative/path`, `sqlite:////absolute/path`, a path, or `memory:`.
         create: make the file (and its folder) when it is not there.
         read_only: never write, not even to bring an old file up to date.
+        new_fold: makes views, see `SqliteStore`.
 
     Raises:
         UsageError: a URL of an unknown kind.
@@ -32,8 +35,8 @@ def open_url(url: str | Path, *, create: bool = True, read_only: bool = False) -
     if text.startswith("sqlite:"):
         if not text.startswith("sqlite:///") or len(text) == len("sqlite:///"):
             raise UsageError(f"store URL {text!r} names no file", hint="write sqlite:///path or a plain path")
-        return SqliteStore(text.removeprefix("sqlite:///"), create=create, read_only=read_only)
+        return SqliteStore(text.removeprefix("sqlite:///"), create=create, read_only=read_only, new_fold=new_fold)
     scheme, colon, _ = text.partition("://")
     if colon and scheme.isalnum():
         raise UsageError(f"no store for URLs of kind {scheme}:", hint="write sqlite:///path or a plain path")
-    return SqliteStore(text, create=create, read_only=read_only)
+    return SqliteStore(text, create=create, read_only=read_only, new_fold=new_fold)

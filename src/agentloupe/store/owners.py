@@ -14,7 +14,7 @@ from pathlib import Path
 
 from agentloupe.words.run import Owner
 
-__all__ = ["alive", "this_process"]
+__all__ = ["alive", "gone", "this_process"]
 
 _PROC = Path("/proc")
 _GONE_STATES = frozenset("ZXx")
@@ -36,6 +36,11 @@ def alive(owner: Owner) -> bool:
     if not _exists(owner.pid):
         return False
     return _started(owner.pid) == (owner.started or None)
+
+
+def gone(host: str, pid: int, started: str) -> bool:
+    """Whether nobody writes any more for an owner that is not among the writers of this very process."""
+    return (pid == os.getpid() and host == _host()) or not alive(Owner(host, pid, started))
 
 
 @cache

@@ -9,7 +9,7 @@ from agentloupe.words.errors import Corrupt
 from agentloupe.words.event import Draft, Event, Head, sealed_event
 from agentloupe.words.seal import check_chain, link_bytes, sealed_form
 
-__all__ = ["Sealed", "seal_drafts", "whole_chain"]
+__all__ = ["Sealed", "after", "seal_drafts", "together", "whole_chain"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,20 @@ def seal_drafts(run_id: str, head: Head, drafts: Sequence[Draft]) -> Sealed:
         envelopes.append(text)
         before = sealed
     return Sealed(tuple(events), tuple(envelopes), Head(sequence, before))
+
+
+def together(parts: Sequence[Sealed]) -> Sealed:
+    """Several parts of one chain, in order."""
+    if len(parts) == 1:
+        return parts[0]
+    events = tuple(event for part in parts for event in part.events)
+    return Sealed(events, tuple(text for part in parts for text in part.envelopes), parts[-1].head)
+
+
+def after(sealed: Sealed, head: Head) -> Sealed:
+    """The part of a chain behind `head`."""
+    skip = len(sealed.events) - (sealed.head.sequence - head.sequence)
+    return sealed if skip <= 0 else Sealed(sealed.events[skip:], sealed.envelopes[skip:], sealed.head)
 
 
 def whole_chain(run_id: str, events: Sequence[Event]) -> Sealed:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -13,20 +14,24 @@ import orjson
 from agentloupe.ports.protocols import Fold, NewFold, RunWriter, Size
 from agentloupe.ports.recording import GetBodies, Recording, Texts
 from agentloupe.store import bodies as body_rows
-from agentloupe.store import envelopes, upkeep
+from agentloupe.store import upkeep
 from agentloupe.store.database import Connection, Database
 from agentloupe.store.evidence import chain_holds
 from agentloupe.store.flusher import Flusher
-from agentloupe.store.owners import alive
+from agentloupe.store.owners import alive, gone
 from agentloupe.store.projection import set_tags
 from agentloupe.store.queries import select_runs
+from agentloupe.store.reading import read_events
+from agentloupe.store.recovery import recover
 from agentloupe.store.rows import run_from, step_from
 from agentloupe.store.schema import event_key, keys_of_run
-from agentloupe.store.writer import SqliteWriter
-from agentloupe.words.errors import Corrupt, OwnerAlive, RunNotFound, StoreError, VersionUnknown
-from agentloupe.words.event import Draft, Event, Head, from_envelope
+from agentloupe.store.sealing import together
+from agentloupe.store.spool import left, read, remove
+from agentloupe.store.writer import SqliteWriter, settle_all
+from agentloupe.words.errors import Corrupt, LoupeError, OwnerAlive, RunNotFound, StoreError
+from agentloupe.words.event import Draft, Event, Head
 from agentloupe.words.run import Owner, Run, RunFilter
-from agentloupe.words.seal import GENESIS, link_bytes, read_sealed
+from agentloupe.words.seal import GENESIS
 from agentloupe.words.step import Step
 
 __all__ = ["SqliteStore"]
@@ -47,6 +52,8 @@ class SqliteStore:
         path: the file.
         create: make it (and its folder) when it is not there.
         read_only: never write; a file that cannot be written is opened so by itself, and writing raises `StoreReadOnly`.
+        new_fold: makes the view of what a killed process left in its spool; until it is known (here, or by `start`) the
+            view of such a run ends where it was settled last. Its recording is always whole.
 
     Raises:
         StoreError: no file (reason `missing`), or a file of something else (`not_a_store`), or it cannot be opened.
@@ -54,17 +61,33 @@ class SqliteStore:
         Corrupt, StoreBusy, StoreFull, StoreReadOnly: as they say. All name the path.
     """
 
-    def __init__(self, path: str | Path, *, create: bool = True, read_only: bool = False) -> None:
+    def __init__(
+        self, path: str | Path, *, create: bool = True, read_only: bool = False, new_fold: NewFold | None = None
+    ) -> None:
         self.path = Path(path).absolute()
         self.url = f"sqlite:///{self.path}"
         self._db = Database(self.path, create=create, read_only=read_only)
         self._flusher = Flusher()
         self._writers: list[SqliteWriter] = []
+        self._new_fold = new_fold
+
+    def _settle(self) -> None:
+        """Puts into the database what was committed and is not there: by this process, or by one that is gone.
+
+        What a process that lives has committed appears by itself, within a moment.
+        """
+        settle_all(self.path)
+        if self._new_fold is not None and self._db.mode == "rw":
+            with suppress(LoupeError):
+                recover(self._db, self._new_fold, gone)
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
     def start(self, run_id: str, new_fold: NewFold, *, owner: Owner, share: str | None = None) -> RunWriter:
         """See `ports.Store.start`. Bodies of `share` are referred to one by one, as the new run's events name them."""
+        self._new_fold = new_fold
+        if share is not None:
+            self._settle()
         row = (run_id, 0, bytes.fromhex(GENESIS), owner.host, owner.pid, owner.started, owner.epoch)
         with self._db.transaction() as conn:
             if share is not None:
@@ -92,9 +115,10 @@ class SqliteStore:
         return writer
 
     def _folded(self, run_id: str, new_fold: NewFold) -> Fold:
-        """The fold of all stored events, with nothing to take."""
+        """The fold of all settled events, with nothing to take."""
         fold = new_fold(run_id)
-        events = self.recording(run_id).events
+        with self._db.reading() as conn:
+            events, _ = read_events(conn, _rid_of(conn, run_id), run_id)
         for event in events:
             fold.add(event)
         if events:
@@ -107,6 +131,7 @@ class SqliteStore:
 
     def tags(self, run_id: str, tags: Sequence[str]) -> None:
         """See `ports.Store.tags`."""
+        self._settle()
         with self._db.transaction() as conn:
             row = _row_of(conn, run_id)
             run = None if row["row"] is None else _run(row)
@@ -115,18 +140,27 @@ class SqliteStore:
 
     def rebuild(self, run_id: str, new_fold: NewFold) -> list[str]:
         """See `ports.Store.rebuild`."""
+        self._new_fold = new_fold
+        self._settle()
         with self._db.transaction() as conn:
             rid = _rid_of(conn, run_id)
-            return upkeep.rebuild(conn, rid, run_id, _events(conn, rid, run_id)[0], new_fold)
+            return upkeep.rebuild(conn, rid, run_id, read_events(conn, rid, run_id)[0], new_fold)
 
     def erase(self, run_id: str, drafts: Sequence[Draft]) -> int:
         """See `ports.Store.erase`. The freed space is overwritten; the log is emptied."""
+        self._settle()
+        if self._db.mode == "rw":
+            recover(self._db, self._new_fold, gone, only=run_id)
         with self._db.erasing() as conn:
             row = _row_of(conn, run_id)
             owner = _owner(row)
             if row["status"] in {"running", "waiting"} and owner is not None and alive(owner):
                 raise OwnerAlive(f"run {run_id} is still running (process {owner.pid})", hint="end it first")
-            return upkeep.erase(conn, row["rid"], run_id, Head(row["last_sequence"], row["head"].hex()), drafts)
+            erased = upkeep.erase(conn, row["rid"], run_id, Head(row["last_sequence"], row["head"].hex()), drafts)
+        for rid, path in left(self.path):
+            if rid == row["rid"]:
+                remove(path)  # also tells a former owner, if there is one after all
+        return erased
 
     def gc(self) -> tuple[int, int]:
         """See `ports.Store.gc`."""
@@ -140,34 +174,47 @@ class SqliteStore:
 
     def recording(self, run_id: str) -> Recording:
         """See `ports.Store.recording`."""
+        self._settle()
         with self._db.reading() as conn:
             row = _row_of(conn, run_id)
-            events, texts = _events(conn, row["rid"], run_id)
+            events, texts = read_events(conn, row["rid"], run_id)
         head = Head(row["last_sequence"], row["head"].hex())
-        return Recording(run_id, events, partial(self._bodies, f"run {run_id}"), run_id, head, texts)
+        spooled = [frame for rid, path in left(self.path) if rid == row["rid"] for frame in read(path, head).frames]
+        if spooled:
+            new = together([frame.sealed for frame in spooled])
+            events, head = (*events, *new.events), new.head
+            texts = None if texts is None else Texts(events, (*texts.sealed, *new.envelopes))
+        held = {body.digest: body.data for frame in spooled for body in frame.bodies}
+        return Recording(run_id, events, partial(self._bodies, f"run {run_id}", held), run_id, head, texts)
 
     def holds(self, run_id: str) -> bool:
         """See `ports.Store.holds`."""
+        self._settle()
         with self._db.reading() as conn:
             row = _row_of(conn, run_id)
             return chain_holds(conn, row["rid"], run_id, Head(row["last_sequence"], row["head"].hex()))
 
     def get(self, digests: Sequence[str]) -> Mapping[str, bytes]:
         """See `ports.Store.get`."""
-        return self._bodies(f"store {self.path}", digests)
+        self._settle()
+        return self._bodies(f"store {self.path}", {}, digests)
 
-    def _bodies(self, where: str, digests: Sequence[str]) -> Mapping[str, bytes]:
+    def _bodies(self, where: str, held: Mapping[str, bytes], digests: Sequence[str]) -> Mapping[str, bytes]:
+        """Bodies from the database, and from what was `held` in a spool when the recording was read."""
         with self._db.reading() as conn:
-            return body_rows.read(conn, digests, where)
+            found = body_rows.read(conn, [d for d in digests if d not in held] if held else digests, where)
+        return {**found, **{d: held[d] for d in digests if d in held}} if held else found
 
     def run(self, run_id: str) -> Run | None:
         """See `ports.Store.run`."""
+        self._settle()
         with self._db.reading() as conn:
             found = _rows(conn, f"SELECT {_COLUMNS} FROM runs r WHERE r.id = ? AND r.row IS NOT NULL", [run_id])  # noqa: S608  # our columns
         return _run(found[0]) if found else None
 
     def runs(self, wanted: RunFilter | None = None) -> list[Run]:
         """See `ports.Store.runs`."""
+        self._settle()
         wanted = wanted or RunFilter()
         by_hand = wanted.status in {"running", "interrupted"}
         sql, args = select_runs(_COLUMNS, wanted, paged=not by_hand)
@@ -180,6 +227,7 @@ class SqliteStore:
 
     def count(self, wanted: RunFilter | None = None) -> int:
         """See `ports.Store.count`."""
+        self._settle()
         wanted = wanted or RunFilter()
         if wanted.status in {"running", "interrupted"}:
             sql, args = select_runs(_COLUMNS, wanted, paged=False)
@@ -191,6 +239,7 @@ class SqliteStore:
 
     def steps(self, run_id: str, *, first: int = 0, limit: int | None = None) -> list[Step]:
         """See `ports.Store.steps`. Raises `RunNotFound`."""
+        self._settle()
         with self._db.reading() as conn:
             rid = _rid_of(conn, run_id)
             rows = conn.execute(
@@ -201,10 +250,12 @@ class SqliteStore:
 
     def check(self) -> list[str]:
         """See `ports.Store.check`."""
+        self._settle()
         return upkeep.check(self._db)
 
     def size(self) -> Size:
         """See `ports.Store.size`."""
+        self._settle()
         return upkeep.size(self._db, self.url)
 
     def close(self) -> None:
@@ -282,38 +333,3 @@ def _understood(run_id: str, read: Callable[[], Any]) -> Any:
             hint="`agentloupe rebuild` makes it anew from the events",
             reason="view",
         ) from error
-
-
-def _events(conn: Connection, rid: int, run_id: str) -> tuple[tuple[Event, ...], Texts | None]:
-    """All events of a run, as they were sealed, and their texts where all are canonical. Gaps are left for `verify`."""
-    first, last = keys_of_run(rid)
-    rows = conn.execute("SELECT key, hash, envelope FROM events WHERE key BETWEEN ? AND ? ORDER BY key", (first, last))
-    events: list[Event] = []
-    texts: list[bytes] = []
-    before = GENESIS
-    for key, hash_, stored in rows:
-        event, text = _event(run_id, key - first, stored, before, hash_)
-        events.append(event)
-        before = event.hash
-        if text is not None:
-            texts.append(text)
-    whole = tuple(events)
-    return whole, Texts(whole, tuple(texts)) if len(texts) == len(whole) else None
-
-
-def _event(run_id: str, number: int, stored: object, before: str, hash_: object) -> tuple[Event, bytes | None]:
-    if not isinstance(hash_, bytes):
-        raise Corrupt(f"run {run_id}: the hash of event {number} is damaged", reason="event")
-    try:
-        envelope = envelopes.unpack(stored)
-        said, plain = read_sealed(envelope)
-    except ValueError as error:
-        raise Corrupt(f"run {run_id}: event {number} is damaged (not readable)", reason="event") from error
-    if not isinstance(said, dict) or said.get("sequence") != number:
-        raise Corrupt(f"run {run_id}: event {number} is damaged (it says another number)", reason="event")
-    try:
-        return from_envelope(said, before, hash_.hex()), envelope if plain else None
-    except (VersionUnknown, Corrupt) as error:
-        if link_bytes(before, envelope) != hash_.hex():
-            raise Corrupt(f"run {run_id}: event {number} is damaged (not what was sealed)", reason="event") from error
-        raise

@@ -18,6 +18,7 @@ from agentloupe.store.queries import Facet, facets_of_run, facets_of_steps
 from agentloupe.store.rows import run_bytes, run_from, step_from
 from agentloupe.store.schema import keys_of_run
 from agentloupe.store.sealing import seal_drafts, whole_chain
+from agentloupe.store.spool import aside
 from agentloupe.store.writer import put_events
 from agentloupe.words.errors import Corrupt, StoreError
 from agentloupe.words.event import Draft, Event, Head
@@ -232,7 +233,7 @@ def check(db: Database) -> list[str]:
     """The database's own check, then that everything that is referred to is there."""
     from agentloupe.store.faults import as_ours
 
-    faults: list[str] = []
+    faults = [f"{path.name}: does not fit the run that it is of, and was set aside" for path in aside(db.path)]
     with db.reading() as conn:
         try:
             faults += [row[0] for row in conn.execute(f"PRAGMA integrity_check({_FAULTS})") if row[0] != "ok"]

@@ -1,11 +1,17 @@
-"""The writer of one run: buffers what may wait, then numbers, chains, folds and writes in one transaction."""
+"""The writer of one run: what may wait waits in memory, what is committed goes to the run's spool, both are settled later.
+
+Settling folds what is sealed and puts it into the database, many appends in one transaction.
+"""
 
 from __future__ import annotations
 
 import os
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
 
 from agentloupe.ports.pack import Body
 from agentloupe.ports.protocols import Durability, Fold
@@ -16,20 +22,24 @@ from agentloupe.store.database import Connection, Database
 from agentloupe.store.flusher import Flusher
 from agentloupe.store.projection import Projection, RunRow
 from agentloupe.store.schema import event_key
-from agentloupe.store.sealing import Sealed, seal_drafts
+from agentloupe.store.sealing import Sealed, after, seal_drafts, together
+from agentloupe.store.spool import Spool
 from agentloupe.words.errors import LoupeError, OwnerAlive, StoreError
-from agentloupe.words.event import Draft, Head
+from agentloupe.words.event import Draft, Event, Head
 from agentloupe.words.run import Owner
 
-__all__ = ["SqliteWriter", "put_events"]
+__all__ = ["SqliteWriter", "put_events", "settle_all", "spools"]
 
 GROUP_EVENTS = 1024
 GROUP_BYTES = 4_000_000
-"""Bounds of what waits in memory; whoever reaches one writes, and waits for it."""
+"""Bounds of what is not settled; whoever reaches one settles, and waits for it."""
 KEPT_BYTES = 64_000_000
 """Bytes of bodies that are kept while the store cannot be written; beyond, the run loses some."""
+SPOOLED_BYTES = 256_000
+"""An append with more bytes of bodies is settled at once, so that they are written only once."""
 _KNOWN = 200_000
 """Digests that are remembered as stored; beyond, the database is asked again."""
+_LAST = frozenset({"run.finished", "run.erased"})
 
 
 class SqliteWriter:
@@ -41,8 +51,8 @@ class SqliteWriter:
         run_id, owner: as in the port.
         head: the end of the chain so far.
         fold: the fold of what was written so far.
-        fold_anew: reads the run's events again and folds them; asked when an append failed half way.
-        flusher: writes what is grouped when nobody else does.
+        fold_anew: reads the run's settled events again and folds them; asked when a settlement failed half way.
+        flusher: settles what waits when nobody else does.
     """
 
     def __init__(
@@ -61,20 +71,26 @@ class SqliteWriter:
         self.owner = owner
         self._db = database
         self._rid = rid
-        self._head = head
+        self._head = self._settled = head
         self._fold: Fold | None = fold
         self._fold_anew = fold_anew
         self._flusher = flusher
         self._projection = Projection(rid)
         self._status = "running"
-        self._drafts: list[Draft] = []
-        self._bodies: list[Prepared] = []
-        self._bytes = 0
+        self._spool = Spool(database.path, rid)
+        self._drafts: list[Draft] = []  # in memory only; bodies also of appends that were refused
+        self._bodies: list[Body] = []
+        self._spooled: list[Sealed] = []  # committed
+        self._spooled_bodies: list[Body] = []
+        self._waiting, self._bytes = 0, 0  # events and bytes of both
+        self._full = False
         self._linked: set[str] = set()
         self._reminders: deque[Callable[[], None]] = deque()
         self._lock = threading.Lock()
         self._pid = os.getpid()
         self._closed = False
+        self._lost: OwnerAlive | None = None
+        _live.add(self)
 
     @property
     def closed(self) -> bool:
@@ -89,37 +105,35 @@ class SqliteWriter:
     def append(self, drafts: Sequence[Draft], bodies: Sequence[Body] = (), durability: Durability = "commit") -> None:
         """See `ports.RunWriter.append`."""
         self._check_process()
-        if not drafts and not bodies:
-            if durability != "grouped":
-                self.flush()
-            return
-        prepared = body_rows.prepare(bodies, self._linked) if bodies else []
-        size = 0
-        for body in prepared:
-            size += len(body.data)
         with self._lock:
-            if self._closed:
-                raise StoreError(f"run {self.run_id} was given up by this writer", reason="closed")
-            if durability == "grouped" and self._may_wait(len(drafts), size):
-                self._drafts += drafts
-                self._bodies += prepared
-                self._bytes += size
-                self._flusher.wake(self)
+            self._check_owner()
+            if not drafts and not bodies and not self._drafts:
                 return
-            try:
-                self._write([*self._drafts, *drafts], [*self._bodies, *prepared], full=durability == "full")
-            except LoupeError:
-                self._keep(prepared, size)
-                raise
+            linked = self._linked
+            new = [body for body in bodies if body.digest not in linked] if bodies else bodies
+            size = 0
+            for body in new:
+                size += len(body.data)
+            self._append(drafts, new, size, durability)
+        if self._waiting or self._bytes:
+            self._flusher.wake(self)
 
-    def _keep(self, prepared: Sequence[Prepared], size: int) -> None:
-        """Bodies of a refused append wait for the next one: whoever packed them will refer to them without giving them again."""
-        if self._bytes + size <= KEPT_BYTES:
-            self._bodies += prepared
+    def _append(self, drafts: Sequence[Draft], bodies: Sequence[Body], size: int, durability: Durability) -> None:
+        waits = self._waiting + len(drafts) < GROUP_EVENTS and self._bytes + size < GROUP_BYTES
+        if durability == "grouped" and waits:
+            self._drafts += drafts
+            self._bodies += bodies
+            self._waiting += len(drafts)
             self._bytes += size
-
-    def _may_wait(self, events: int, size: int) -> bool:
-        return len(self._drafts) + events < GROUP_EVENTS and self._bytes + size < GROUP_BYTES
+            return
+        try:
+            self._commit(drafts, bodies, size, waits=waits, full=durability == "full")
+        except LoupeError:
+            # Whoever packed these bodies will refer to them without giving them again.
+            if self._bytes + size <= KEPT_BYTES:
+                self._bodies += bodies
+                self._bytes += size
+            raise
 
     def remind(self, collect: Callable[[], None]) -> None:
         """See `ports.RunWriter.remind`."""
@@ -128,12 +142,16 @@ class SqliteWriter:
 
     def flush(self) -> None:
         """See `ports.RunWriter.flush`."""
-        self._check_process()
         while self._reminders:  # without our lock: who is reminded holds its own, and appends
             self._reminders.popleft()()
+        self.settle()
+
+    def settle(self) -> None:
+        """Puts everything into the database that waits. Raises like `append`."""
+        self._check_process()
         with self._lock:
-            if self._drafts and not self._closed:
-                self._write(self._drafts, self._bodies, full=False)
+            if not self._closed:
+                self._settle()
 
     def close(self) -> None:
         """See `ports.RunWriter.close`. In a fork of the owner's process it does nothing."""
@@ -142,12 +160,17 @@ class SqliteWriter:
         with self._lock:
             if self._closed:
                 return
-            if self._drafts:
-                self._write(self._drafts, self._bodies, full=False)
+            self._settle()
             if self._status in {"running", "waiting"}:
                 self._give_up()
+            self._spool.close()
             self._closed = True
             self._reminders.clear()
+
+    def belongs_to(self, database: Path) -> Path | None:
+        """The file of what this process has committed and not settled, if the run lies in that database."""
+        mine = not self._closed and self._pid == os.getpid() and self._db.path == database
+        return self._spool.path if mine else None
 
     def _check_process(self) -> None:
         if self._pid != os.getpid():
@@ -157,28 +180,91 @@ class SqliteWriter:
                 reason="forked",
             )
 
-    # --- the transaction ----------------------------------------------------------------------------------------------
+    def _check_owner(self) -> None:
+        if self._closed:
+            raise StoreError(f"run {self.run_id} was given up by this writer", reason="closed")
+        if self._lost is not None:
+            raise OwnerAlive(self._lost.message) from self._lost
 
-    def _write(self, drafts: Sequence[Draft], bodies: Sequence[Prepared], *, full: bool) -> None:
-        """Writes everything or nothing; on success nothing waits any more."""
+    # --- committing ---------------------------------------------------------------------------------------------------
+
+    def _commit(self, drafts: Sequence[Draft], bodies: Sequence[Body], size: int, *, waits: bool, full: bool) -> None:
+        """Lets these drafts and those in memory survive the process. On an error none of them is written."""
+        self._db.same_file()
+        sealed = seal_drafts(self.run_id, self._head, [*self._drafts, *drafts] if self._drafts else drafts)
+        new = [*self._bodies, *bodies]
+        last = bool(drafts) and drafts[-1].type in _LAST
+        if last or not waits or size > SPOOLED_BYTES or self._spool.gone:
+            self._put([*self._spooled, sealed], [*self._spooled_bodies, *new], full=full or self._full)
+            if not last:
+                self._spool.renew()
+            return
+        self._spool.append(sealed, new, sync=full)
+        self._spooled.append(sealed)
+        self._spooled_bodies += new
+        self._full = self._full or full
+        self._head = sealed.head
+        self._drafts, self._bodies = [], []
+        self._waiting += len(drafts)
+        self._bytes += size
+
+    # --- settling -----------------------------------------------------------------------------------------------------
+
+    def _settle(self) -> None:
+        if self._drafts:
+            self._db.same_file()
+            sealed = seal_drafts(self.run_id, self._head, self._drafts)
+            self._put([*self._spooled, sealed], [*self._spooled_bodies, *self._bodies], full=self._full)
+        elif self._spooled:
+            self._put(self._spooled, [*self._spooled_bodies, *self._bodies], full=self._full)
+        else:
+            return
+        self._spool.renew()
+
+    def _put(self, parts: Sequence[Sealed], bodies: Sequence[Body], *, full: bool) -> None:
+        """The transaction: everything or nothing; on success nothing waits any more.
+
+        What survives a loss of power in the spool must do so in the database before the spool is emptied.
+        """
+        sealed = together(parts)
         fold = self._fold or self._fold_anew()
-        self._fold = None  # made anew from the stored events, if anything below fails
-        sealed = seal_drafts(self.run_id, self._head, drafts)
+        self._fold = None  # made anew from the settled events, if anything below fails
         for event in sealed.events:
             fold.add(event)
         delta = fold.take()
         row = self._projection.row(delta.run)
-        with self._db.transaction(full=full) as conn:
-            self._move_head(conn, sealed.head, row)
-            linked = self._put_bodies(conn, drafts, bodies)
-            put_events(conn, self._rid, sealed)
-            change = self._projection.write(conn, delta)
+        prepared = body_rows.prepare(bodies, self._linked)
+        try:
+            with self._db.transaction(full=full) as conn:
+                done = self._settled_by_others(conn, sealed)
+                self._move_head(conn, sealed.head, row)
+                linked = self._put_bodies(conn, sealed.events, prepared)
+                put_events(conn, self._rid, after(sealed, done))
+                change = self._projection.write(conn, delta)
+        except OwnerAlive as lost:
+            self._lost = lost
+            raise
         self._projection.keep(change, delta.run)
-        self._fold, self._head, self._status = fold, sealed.head, delta.run.status
+        self._fold, self._status = fold, delta.run.status
+        self._head = self._settled = sealed.head
         if len(self._linked) > _KNOWN:
             self._linked = set()
         self._linked |= linked
-        self._drafts, self._bodies, self._bytes = [], [], 0
+        self._drafts, self._bodies, self._spooled, self._spooled_bodies = [], [], [], []
+        self._waiting, self._bytes, self._full = 0, 0, False
+
+    def _settled_by_others(self, conn: Connection, sealed: Sealed) -> Head:
+        """Where the database's events of this run end: further on than we left them, if somebody took us for dead.
+
+        Whoever looks from a place where our process cannot be seen settles our spool; what is there then is ours.
+        """
+        sql = "SELECT last_sequence, head FROM runs WHERE rid = ? AND epoch = ?"
+        found = conn.execute(sql, (self._rid, self.owner.epoch)).fetchone()
+        if found is not None and found[0] != self._settled.sequence:
+            ours = {event.sequence: event.hash for event in sealed.events}
+            if ours.get(found[0]) == found[1].hex():
+                self._settled = Head(found[0], found[1].hex())
+        return self._settled
 
     def _move_head(self, conn: Connection, head: Head, row: RunRow) -> None:
         """Moves the run on, if it is still ours and still where we left it."""
@@ -192,8 +278,8 @@ class SqliteWriter:
                 row.status,
                 self._rid,
                 self.owner.epoch,
-                self._head.sequence,
-                bytes.fromhex(self._head.hash),
+                self._settled.sequence,
+                bytes.fromhex(self._settled.hash),
             ),
         )
         if moved.rowcount != 1:
@@ -201,8 +287,8 @@ class SqliteWriter:
         if row.started_at is not None:
             conn.execute("UPDATE runs SET started_at = ? WHERE rid = ?", (row.started_at, self._rid))
 
-    def _put_bodies(self, conn: Connection, drafts: Sequence[Draft], bodies: Sequence[Prepared]) -> set[str]:
-        digests = {digest for draft in drafts for digest in draft.digests()} - self._linked
+    def _put_bodies(self, conn: Connection, events: Sequence[Event], bodies: Sequence[Prepared]) -> set[str]:
+        digests = {digest for event in events for digest in event.digests()} - self._linked
         return body_rows.put(conn, self._rid, bodies, digests, self._linked) if bodies or digests else digests
 
     def _give_up(self) -> None:
@@ -219,3 +305,42 @@ def put_events(conn: Connection, rid: int, sealed: Sealed) -> None:
             for event, envelope in zip(sealed.events, sealed.envelopes, strict=True)
         ],
     )
+
+
+class _Live:
+    """The writers of this process."""
+
+    def __init__(self) -> None:
+        self._all: weakref.WeakSet[SqliteWriter] = weakref.WeakSet()
+        self._lock = threading.Lock()
+
+    def add(self, writer: SqliteWriter) -> None:
+        with self._lock:
+            self._all.add(writer)
+
+    def of(self, database: Path) -> list[tuple[SqliteWriter, Path]]:
+        """Those of a database, each with its spool."""
+        with self._lock:
+            writers = list(self._all)
+        return [(writer, spool) for writer in writers if (spool := writer.belongs_to(database)) is not None]
+
+    def forked(self) -> None:
+        """In a forked child: no writer is this process's, and whoever held the lock is not here."""
+        self.__init__()
+
+
+_live = _Live()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_live.forked)
+
+
+def settle_all(database: Path) -> None:
+    """Settles what this process has committed to a database, so that it can be read there; what cannot be waits on."""
+    for writer, _ in _live.of(database):
+        with suppress(LoupeError):
+            writer.settle()
+
+
+def spools(database: Path) -> frozenset[Path]:
+    """The spools of the runs of a database that go on in this process."""
+    return frozenset(spool for _, spool in _live.of(database))

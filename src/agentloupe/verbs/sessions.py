@@ -69,7 +69,7 @@ def default_store(url: str, *, create: bool = True) -> Store:
 
             if create:
                 _shield(Path(url.removeprefix("sqlite:///")).parent)
-            _stores[key] = open_url(url, create=create)
+            _stores[key] = open_url(url, create=create, new_fold=project.Projector)
         return _stores[key]
 
 
