@@ -136,8 +136,10 @@ class Database:
             self._check_magic()
             raise
         try:
-            found = _identity(conn)
-            if found == (0, 0) and self.mode == "rw" and _empty(conn):
+            conn.execute("BEGIN")  # of one moment: others may be making the tables just now
+            found, empty = _identity(conn), _empty(conn)
+            conn.execute("ROLLBACK")
+            if found == (0, 0) and self.mode == "rw" and empty:
                 self._may_become_a_store(create)
                 self._make(conn)
                 found = _identity(conn)
