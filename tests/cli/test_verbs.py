@@ -365,7 +365,8 @@ def test_rebuild_size_gc(db: Path, cli: Command) -> None:
 def test_delete_asks_first(db: Path, cli: Command, weather: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert cli("delete", weather, "--json").code == 3
     monkeypatch.setattr("sys.stdin", io.StringIO())
-    assert cli("delete", weather).code == 130
+    unasked = cli("delete", weather)
+    assert (unasked.code, "say --yes" in unasked.err) == (3, True)
     assert cli.json("show", weather)["steps"] != []
     gone = cli.json("delete", weather, "--yes")
     assert (gone["run"], gone["forks"]) == (weather, [])

@@ -267,3 +267,22 @@ def test_own_code_with_the_real_client(which: int):
         k: v for k, v in recorded.items() if k not in ("messages", "temperature")
     }
     assert load_steps(store.recording(new.id))[0].output == "other"
+
+
+def test_a_program_that_fails_in_every_fork_is_shown_once(
+    store: Store, script: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run_id = record_script(store, script)
+    script.write_text(
+        script.read_text().replace('    return ask({"model"', '    raise LookupError("no")\n    return ask({"model"')
+    )
+    done = fork_command(run_id, ["python", str(script), "hi"], from_step=1, store=store, repeat=2)
+    assert {(run.status, run.error) for run in done.runs} == {("error", "LookupError")}
+    assert capfd.readouterr().err.count("\nLookupError: no\n") == 1
+
+
+def test_a_program_that_fails_before_its_agent_is_named(store: Store, script: Path) -> None:
+    run_id = record_script(store, script)
+    script.write_text(script.read_text().replace("if __name__", "raise LookupError\nif __name__"))
+    with pytest.raises(ForkRefused, match=r"the script raised LookupError at my_agent\.py:\d+ and did not start"):
+        fork_command(run_id, ["python", str(script), "hi"], from_step=1, store=store)

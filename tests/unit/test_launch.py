@@ -13,6 +13,7 @@ import pytest
 from agentloupe.ports.protocols import Store
 from agentloupe.store import open_url
 from agentloupe.verbs import launch
+from agentloupe.verbs.isolated import replay_command
 from agentloupe.verbs.onstart.sitecustomize import HERE
 from agentloupe.verbs.running import Ran, run_recorded
 from agentloupe.words.errors import StoreError, UsageError
@@ -278,3 +279,33 @@ def test_the_environment_is_added_to(workdir: Path, monkeypatch: pytest.MonkeyPa
     spec = workdir / "spec.json"
     made = launch.environment(spec, {"PYTHONPATH": f"a{os.pathsep}{HERE}", "A": "b"})
     assert made == {"LOUPE_LAUNCH": str(spec), "PYTHONPATH": os.pathsep.join([HERE, "a"]), "A": "b"}
+
+
+@pytest.mark.parametrize(
+    ("change", "verdict", "note"),
+    [
+        ("sys.exit(9)", "could_not_run", "the program raised SystemExit"),
+        ("raise LookupError", "could_not_run", "the program raised LookupError at my_agent.py:"),
+        ("", "pass", None),
+    ],
+)
+def test_a_replay_names_what_its_program_raised(workdir: Path, change: str, verdict: str, note: str | None) -> None:
+    write(workdir, "my_agent.py", AGENT.replace("from beside import SUFFIX", "SUFFIX = ''"))
+    ran, _ = start(workdir, "python", "my_agent.py", "hi")
+    write(workdir, "my_agent.py", AGENT.replace("from beside import SUFFIX", f"SUFFIX = ''; {change}"))
+    report = replay_command(ran.runs[0], ["python", "my_agent.py", "hi"], store=str(workdir / "x.db"))
+    assert report.verdict == verdict
+    assert any(said.startswith(note) for said in report.notes) if note else not report.notes
+
+
+def test_a_replay_names_what_its_agent_raised(workdir: Path) -> None:
+    write(workdir, "my_agent.py", AGENT.replace("from beside import SUFFIX", "SUFFIX = ''"))
+    ran, _ = start(workdir, "python", "my_agent.py", "hi")
+    write(
+        workdir,
+        "my_agent.py",
+        AGENT.replace("return look(question)", "raise KeyError").replace("from beside import SUFFIX", "SUFFIX = ''"),
+    )
+    report = replay_command(ran.runs[0], ["python", "my_agent.py", "hi"], store=str(workdir / "x.db"))
+    assert (report.verdict, report.divergence and report.divergence.kind) == ("diverged", "unconsumed")
+    assert "the agent raised KeyError at my_agent.py:11" in report.notes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -26,8 +27,8 @@ def show_forks(out: Output, store: Store, result: ForkResult, fail_on: str | Non
     arms = [("observed", side_of(store, result.parent.id, table))]
     arms += [("control", side_of(store, run.id, table)) for run in result.controls]
     arms += [("candidate", side_of(store, run.id, table)) for run in result.candidates]
-    found = [compare_runs(arms[0][1], side) for _, side in arms[1:]]
-    roads = [road_of(comparison) for comparison in found]
+    compared = [compare_runs(arms[0][1], side) for _, side in arms[1:]]
+    roads = [road_of(comparison) for comparison in compared]
     failed = _failed(result, roads, fail_on)
     if out.as_json:
         listed: list[dict[str, Any]] = [
@@ -43,14 +44,21 @@ def show_forks(out: Output, store: Store, result: ForkResult, fail_on: str | Non
     for note in result.notes:
         out.line(f"note: {note}", style="yellow")
     arms_table(out, arms)
+    alike: dict[object, list[tuple[str, Run, dict[str, Any] | None]]] = {}
     for (arm, side), road in zip(arms[1:], roads, strict=True):
-        say_road(out, f"{arm} {side.run.id}", side.run, road)
+        same = (arm, side.run.error, str(road)) if side.run.error else side.run.id
+        alike.setdefault(same, []).append((arm, side.run, road))
+    for found in alike.values():
+        arm, run, road = found[0]
+        say_road(out, f"{arm} {run.id}" if len(found) == 1 else f"{arm}, {len(found)} runs", run, road)
     if not result.controls:
         out.line(
             "one fork is no verdict: even an unchanged fork may take another road; --repeat 3 forks beside controls"
         )
     first = result.candidates[0].id
-    out.line(f"next: agentloupe compare {result.parent.id} {first}   agentloupe show {first}")
+    out.line("next:")
+    out.line(f"  agentloupe compare {result.parent.id} {first}")
+    out.line(f"  agentloupe show {first}")
     _say_failed(result, failed)
     return failed
 
@@ -92,10 +100,11 @@ def arms_table(out: Output, arms: Sequence[tuple[str, Side]]) -> None:
         status = Text(run.status, style=status_style(run.status))
         table.add_row(arm, harmless(run.id), status, str(run.step_count), *own)
     out.draw(table)
+    failed = Counter((arm, without_class(side.run.error)) for arm, side in arms if side.run.error)
+    for (arm, why), times in failed.items():
+        out.line(f"{arm} failed{f' {times} times' if times > 1 else ''}: {why}", style="red")
     for arm, side in arms:
-        if side.run.error:
-            out.line(f"{arm} failed: {without_class(side.run.error)}", style="red")
-        elif side.answer is not None:
+        if not side.run.error and side.answer is not None:
             out.line(f"{arm} answers: {short(side.answer, 240)}")
 
 

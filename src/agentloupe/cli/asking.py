@@ -4,12 +4,30 @@ from __future__ import annotations
 
 import sys
 
+import typer
+
 from agentloupe.cli.output import harmless, pretty
 from agentloupe.engine.policy import Question
-from agentloupe.words.errors import CassetteMiss
+from agentloupe.words.errors import CassetteMiss, Refused
 from agentloupe.words.jsontext import Json, loads
 
-__all__ = ["ask"]
+__all__ = ["agree", "ask"]
+
+
+def agree(question: str) -> None:
+    """Asks whether something that cannot be undone shall be done; returns when it shall.
+
+    Raises:
+        Refused: nobody is at this terminal.
+        Abort: the answer was no.
+    """
+    try:
+        typer.confirm(question, abort=True, err=True)
+    except typer.Abort:
+        if sys.stdin.isatty():
+            raise
+        sys.stderr.write("\n")
+        raise Refused("this asks before it removes anything, and nobody answered", hint="say --yes") from None
 
 
 def ask(question: Question) -> Json:

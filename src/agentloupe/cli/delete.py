@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from agentloupe.cli.asking import agree
 from agentloupe.cli.common import AsJson, Database, Debug, RunRef, opened
 from agentloupe.cli.output import Output, number_of
 from agentloupe.words.errors import Refused
@@ -34,7 +35,7 @@ def command(
             if as_json:
                 raise Refused("delete asks before it removes anything", hint="say --yes together with --json")
             kept = f" {number_of(len(forks), 'fork')} of it stay whole." if forks else ""
-            typer.confirm(f"Delete the bodies of {run_id}? This cannot be undone.{kept}", abort=True, err=True)
+            agree(f"Delete the bodies of {run_id}? This cannot be undone.{kept}")
         removed = delete_run(store, run_id)
     if as_json:
         out.document({"run": run_id, "bodies_removed": removed, "forks": [fork.id for fork in forks]})

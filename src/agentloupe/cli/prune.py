@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from agentloupe.cli.asking import agree
 from agentloupe.cli.common import AsJson, Database, Debug, opened
 from agentloupe.cli.output import Output, number_of
 from agentloupe.ports.ambient import now
@@ -47,9 +48,7 @@ def command(
                 raise Refused(
                     "prune asks before it removes anything", hint="say --yes (or --dry-run) together with --json"
                 )
-            typer.confirm(
-                f"Delete the bodies of {number_of(len(old), 'run')}? This cannot be undone.", abort=True, err=True
-            )
+            agree(f"Delete the bodies of {number_of(len(old), 'run')}? This cannot be undone.")
         removed, kept = 0, list[str]()
         with out.progress("deleting", len(old)) as one_more:
             for run in old:

@@ -37,6 +37,7 @@ __all__ = [
     "current",
     "in_run",
     "inside",
+    "is_users",
     "monotonic_ms",
     "new_event_id",
     "new_run_id",
@@ -651,6 +652,12 @@ class Caller:
         return f"{self.file}:{self.line}"
 
 
+def is_users(file: str) -> bool:
+    """Whether a source file is the user's own: neither Loupe's nor an installed library's."""
+    foreign = file.startswith((_OWN, "<")) or "site-packages" in file or f"{os.sep}lib{os.sep}python" in file
+    return not foreign
+
+
 def caller() -> Caller | None:
     """The innermost frame that is neither Loupe's nor an installed library's: the user's line that made the call."""
     frame = inspect.currentframe()
@@ -659,7 +666,7 @@ def caller() -> Caller | None:
         file = frame.f_code.co_filename
         if not file.startswith(_OWN) and not file.startswith("<"):
             found = Caller(file, frame.f_lineno, frame.f_code.co_qualname)
-            if "site-packages" not in file and f"{os.sep}lib{os.sep}python" not in file:
+            if is_users(file):
                 return found
             fallback = fallback or found
         frame = frame.f_back

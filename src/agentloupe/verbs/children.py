@@ -7,11 +7,15 @@ import signal
 import subprocess
 import sys
 import threading
+import traceback
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType, TracebackType
 
-__all__ = ["PATIENCE", "quiet_stops", "run_child"]
+from agentloupe.ports.ambient import is_users
+
+__all__ = ["PATIENCE", "quiet_stops", "raised_at", "run_child"]
 
 DEBUG = "LOUPE_DEBUG"
 """Set by `--debug`, for children."""
@@ -19,10 +23,18 @@ PATIENCE = 5.0
 """Seconds that a child has to end by itself after it was interrupted."""
 
 
-def quiet_stops() -> None:
+def raised_at(error: BaseException) -> str:
+    """Class and place of an exception: `KeyError at my_agent.py:10`, the innermost line that is no library's."""
+    lines = [frame for frame in traceback.extract_tb(error.__traceback__) if is_users(frame.filename)]
+    place = f" at {Path(lines[-1].filename).name}:{lines[-1].lineno}" if lines else ""
+    return f"{type(error).__qualname__}{place}"
+
+
+def quiet_stops(shown: Sequence[str] = ()) -> None:
     """In a child that replays or forks: a program, or a thread, that is stopped prints no traceback; the verdict says why.
 
-    What they raise of their own is printed as ever. With `--debug` everything is.
+    What they raise of their own is printed as ever, unless it was raised at one of the places that were `shown`. With
+    `--debug` everything is.
     """
     if os.environ.get(DEBUG):
         return
@@ -36,7 +48,9 @@ def quiet_stops() -> None:
             thread_hook(raised)
 
     def in_program(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        if not isinstance(error, (*stops, KeyboardInterrupt)):  # of that one the command tells that waits for us
+        if raised_at(error) not in shown and not isinstance(
+            error, (*stops, KeyboardInterrupt)
+        ):  # of that one the command tells that waits for us
             hook(kind, error, trace)
 
     threading.excepthook, sys.excepthook = in_thread, in_program

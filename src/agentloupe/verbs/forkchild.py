@@ -24,7 +24,7 @@ from agentloupe.engine.policy import Allow, MissPolicy, ToolRule
 from agentloupe.ports import ambient
 from agentloupe.ports.protocols import Opener, Store
 from agentloupe.verbs import launch
-from agentloupe.verbs.children import quiet_stops, run_child
+from agentloupe.verbs.children import quiet_stops, raised_at, run_child
 from agentloupe.verbs.clients import wrap_clients
 from agentloupe.verbs.forkfamily import Family, ForkResult, ForkWishes, with_fields
 from agentloupe.verbs.launched import Launch
@@ -92,6 +92,7 @@ class _Children(Family):
         self._command = command
         self._environment = environment
         self._timeout = timeout
+        self._shown: set[str] = set()
 
     def own(self, plan: ForkPlan) -> None:
         """Runs one child to its end."""
@@ -101,7 +102,9 @@ class _Children(Family):
             spec = launch.write_spec(place / "session.json", "fork", self._spec(plan, report))
             environment = {**os.environ, **self._environment}
             code = self._run(launch.python_command(self._command), launch.environment(spec, environment))
-            self.noted(_read_report(report, code))
+            ended, crash = _read_report(report, code)
+            self._shown.add(crash)
+            self.noted(ended)
 
     def _spec(self, plan: ForkPlan, report: Path) -> dict[str, Json]:
         wishes = self.wishes
@@ -120,6 +123,7 @@ class _Children(Family):
             "limits": wishes.limits.as_json(),
             "code_changed": wishes.code_changed,
             "form": wishes.form,
+            "shown": list[Json](sorted(self._shown)),
         }
 
     def _run(self, command: Sequence[str], environment: Mapping[str, str]) -> int | None:
@@ -148,7 +152,8 @@ def _rule_json(rule: ToolRule) -> Json:
     return {"how": rule.how, "value": rule.value, "sandbox": sandbox}
 
 
-def _read_report(file: Path, code: int | None) -> Ended:
+def _read_report(file: Path, code: int | None) -> tuple[Ended, str]:
+    """What a child left: how its fork fared, and where the program raised, if it did."""
     try:
         record = loads(file.read_bytes())
     except FileNotFoundError:
@@ -159,7 +164,7 @@ def _read_report(file: Path, code: int | None) -> Ended:
     if (refused := told.get("refusal")) is not None:
         kind = StoreError if refused["code"].startswith("store") else ForkRefused
         refusal = kind(refused["message"], hint=refused["hint"], reason=refused["reason"])
-    return Ended(told["begun"], refusal, told["applied"], told["kept"])
+    return Ended(told["begun"], refusal, told["applied"], told["kept"]), told["crash"]
 
 
 # --- the child --------------------------------------------------------------------------------------------------------
@@ -182,7 +187,7 @@ class _ForkLaunch:
             None,
             wishes,
         )
-        quiet_stops()
+        quiet_stops(cast("list[str]", spec["shown"]))
         plan = family.plan(wishes.overrides, cast("str | None", spec.get("arm")), str(spec["new_run"]))
         self._forker = Forker(plan)
         self._opener = ForkOpener(self._forker, check_arguments=True)
@@ -191,17 +196,18 @@ class _ForkLaunch:
         self._left = ExitStack()
         self._left.enter_context(ambient.catching_strays(ambient.away(self._forker)))
 
-    def ended(self) -> None:
+    def ended(self, error: BaseException | None) -> None:
         """The script has ended: leaves the report for the parent. A fork that began is done, however the script ended."""
         self._left.close()
         forker = self._forker
         if self._opener.session is None and forker.refusal is None:
             forker.refusal = self._opener.refusal or ForkRefused(
-                "the script ended and did not start the recorded agent", reason="no_session"
+                f"the script {_ended_how(error)} and did not start the recorded agent", reason="no_session"
             )
         ended = forker.ended()
         refusal = ended.refusal
         told: dict[str, Json] = {"begun": ended.begun, "applied": dict[str, Json](ended.applied), "kept": ended.kept}
+        told["crash"] = raised_at(error) if error is not None else ""
         if refusal is not None:
             told["refusal"] = {
                 "code": refusal.code,
@@ -210,6 +216,10 @@ class _ForkLaunch:
                 "reason": refusal.reason,
             }
         self._file.write_bytes(dumps(told))
+
+
+def _ended_how(error: BaseException | None) -> str:
+    return "ended" if error is None else f"raised {raised_at(error)}"
 
 
 def _wishes_of(spec: Mapping[str, Any]) -> ForkWishes:

@@ -25,7 +25,7 @@ from agentloupe.engine.tape import Tape
 from agentloupe.ports.protocols import Opener, Store
 from agentloupe.ports.recording import Recording
 from agentloupe.verbs import launch
-from agentloupe.verbs.children import quiet_stops, run_child
+from agentloupe.verbs.children import quiet_stops, raised_at, run_child
 from agentloupe.verbs.clients import wrap_clients
 from agentloupe.verbs.launched import leave_at_once
 from agentloupe.verbs.patience import Watch
@@ -40,7 +40,7 @@ from agentloupe.verbs.replaying import (
     shut_off,
 )
 from agentloupe.verbs.replaysession import ReplayOpener
-from agentloupe.words.errors import ConfigError, LoupeError, ReplayRefused
+from agentloupe.words.errors import ConfigError, LoupeError, ReplayMismatch, ReplayRefused
 from agentloupe.words.jsontext import Json, dumps, loads
 
 __all__ = ["GRACE_SECONDS", "ReplayLaunch", "main", "replay_code", "replay_command", "replay_launch"]
@@ -269,9 +269,11 @@ class ReplayLaunch:
             self.replayer.stand_still()
         self._give_up()
 
-    def ended(self) -> None:
+    def ended(self, error: BaseException | None) -> None:
         """The program has ended; its own exit code says nothing about the replay."""
         self._left.close()
+        if error is not None and not self.replayer.ended and not isinstance(error, ReplayMismatch):
+            self.replayer.notes.append(f"the program raised {raised_at(error)}")
         self.write(self.replayer.report())
 
     def write(self, report: ReplayReport) -> None:

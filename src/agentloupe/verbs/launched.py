@@ -43,8 +43,8 @@ class Launch(Protocol):
         """Opens every session of the process."""
         ...
 
-    def ended(self) -> None:
-        """The program has ended: writes reports."""
+    def ended(self, error: BaseException | None) -> None:
+        """The program has ended, with an exception that nobody caught or an exit if one is given: writes reports."""
         ...
 
 
@@ -101,8 +101,9 @@ class _Ending:
             return
         self._pid = -1
         self._left.close()
-        self._whole.ended(self._exits.found())
-        self._launch.ended()
+        error = self._exits.found()
+        self._whole.ended(error)
+        self._launch.ended(error)
 
     def at_once(self, status: int) -> NoReturn:
         """In the place of `os._exit`: a program that leaves by it has ended too."""
@@ -252,8 +253,9 @@ class _RecordLaunch:
         self._note({"run": session.run_id})
         return session
 
-    def ended(self) -> None:
+    def ended(self, error: BaseException | None) -> None:
         """The last notes: how each run fared."""
+        del error
         for session in self._recording.sessions:
             row = session.row()
             whole = row is not None and row.ended_at is not None and row.coverage != "lossy"

@@ -11,6 +11,7 @@ from agentloupe.engine.report import Divergence, DivergenceKind, Side
 from agentloupe.ports import codecs
 from agentloupe.ports.ambient import caller
 from agentloupe.ports.protocols import Boundary, Opening, Perform
+from agentloupe.verbs.children import raised_at
 from agentloupe.words.call import Call
 from agentloupe.words.canonical import Json
 from agentloupe.words.errors import Damaged, ReplayMismatch
@@ -67,7 +68,8 @@ class ReplaySession:
             else:
                 self._replayer.end(status_of(error), codecs.encode(error).wire)
         except ReplayMismatch:
-            return
+            if not isinstance(error, ReplayMismatch):
+                self._replayer.notes.append(f"the agent raised {raised_at(error)}")
 
 
 class ReplayOpener:
