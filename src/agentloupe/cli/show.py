@@ -47,6 +47,7 @@ def command(
     Examples: agentloupe show last; agentloupe show last 3; agentloupe show last 3 --tools
     """
     from agentloupe.engine.project import load_step
+    from agentloupe.providers.assembling import assembled
     from agentloupe.verbs.api import resolve
     from agentloupe.verbs.pricing import priced_trace
 
@@ -59,13 +60,13 @@ def command(
         trace = priced_trace(Trace(row, tuple(store.steps(run_id))))
         forks = store.runs(RunFilter(parent_run_id=run_id, limit=None))
         if step is not None:
-            whole = load_step(recording, _step(trace, step))
+            whole = load_step(recording, _step(trace, step), assembled)
             response = _response(recording.body(whole.output_digest), whole) if whole.loaded else None
             _show_step(out, whole, response, tools, _nearest(recording, whole))
             return
         changes = changes_of(recording)
         chosen = trace.steps[first : first + limit] if not as_json else trace.steps[first:]
-        steps = chosen if headers else [load_step(recording, item) for item in chosen]
+        steps = chosen if headers else [load_step(recording, item, assembled) for item in chosen]
     if as_json:
         out.document(
             {"run": run_json(trace.run), "forks": [fork.id for fork in forks], "steps": [step_json(s) for s in steps]}
@@ -211,9 +212,25 @@ def _answer(message: Json) -> str:
     if not isinstance(message, dict):
         return short(message)
     calls = [_asked(call) for call in cast("list[Any]", message.get("tool_calls") or [])]
-    content = message.get("content")
+    content = message.get("content") or message.get("output")
+    if isinstance(content, list):
+        return " ".join(part for part in map(_part, content) if part)
     words = content if isinstance(content, str) else "" if content is None else short(content, 400)
     return " ".join(part for part in (words, *(f"=> {call}" for call in calls)) if part)
+
+
+def _part(part: Json) -> str:
+    """A content block of a message, or an item of a response: its text, or the tool that it asks for."""
+    if not isinstance(part, dict):
+        return short(part, 400)
+    if isinstance(inner := part.get("content"), list):
+        return " ".join(text for text in map(_part, inner) if text)
+    if isinstance(text := part.get("text") or part.get("refusal"), str):
+        return text
+    if isinstance(name := part.get("name"), str):
+        given = part.get("arguments", part.get("input"))
+        return f"=> {name}({given if isinstance(given, str) else short(given, 400)})"
+    return ""
 
 
 def _asked(call: Any) -> str:
@@ -256,7 +273,7 @@ def _show_step(out: Output, step: Step, response: Json, tools: bool, nearest: Js
         _block(out, "input", step.input)
     if step.error is not None:
         _block(out, "error", step.error)
-    else:
+    if step.error is None or step.output is not None:
         _block(out, "answer" if step.kind == "llm" else "output", step.output)
     if nearest is not None:
         out.line(str(nearest), style="yellow")

@@ -18,15 +18,27 @@ from typing import Any, cast, get_args
 from agentloupe.ports.codecs import decode_for_reading, error_line
 from agentloupe.ports.protocols import Delta
 from agentloupe.ports.recording import Recording
+from agentloupe.ports.streams import pieces_of
 from agentloupe.words.call import NO_ATTRS, Attrs, Kind, Source
 from agentloupe.words.canonical import Json
 from agentloupe.words.errors import Corrupt, Damaged
 from agentloupe.words.event import FINAL_TYPES, Event
+from agentloupe.words.exchange import answer_in
 from agentloupe.words.quick import maker
 from agentloupe.words.run import COUNTED, Counts, Coverage, Engine, Label, Run, RunStatus
 from agentloupe.words.step import Step, Trace
 
-__all__ = ["ROOT_NAME", "Projector", "load_step", "load_steps", "outcome_of", "project", "response_of", "shown_tags"]
+__all__ = [
+    "ROOT_NAME",
+    "Projector",
+    "load_step",
+    "load_steps",
+    "outcome_of",
+    "project",
+    "response_of",
+    "shown_tags",
+    "stream_of",
+]
 
 ROOT_NAME = "agent.run"
 """Name of the root step of a run that has one."""
@@ -419,6 +431,11 @@ def _moved(at: str, shift: timedelta) -> str:
 
 # --- with bodies ------------------------------------------------------------------------------------------------------
 
+_STREAM_ENDED = {
+    "left_early": "the program left the stream",
+    "cancelled": "the stream was cancelled",
+    "broken": "the stream broke",
+}
 _NOT_THERE = "a body is not there"
 
 
@@ -434,11 +451,15 @@ def load_steps(recording: Recording, steps: Iterable[Step] | None = None) -> tup
     return tuple(load_step(recording, step) for step in headers)
 
 
-def load_step(recording: Recording, step: Step) -> Step:
-    """One step with its bodies; see `load_steps`."""
+def load_step(recording: Recording, step: Step, assemble: Callable[[bytes], Json] | None = None) -> Step:
+    """One step with its bodies; see `load_steps`.
+
+    A stream whose end nobody saw has no whole answer: `assemble` puts one together from the bytes that came.
+    """
     try:
         given = recording.body(step.input_digest)
-        came = recording.body(step.output_digest)
+        unended = step.status == "open" and assemble is not None and "opened_ms" in step.attrs
+        came = assemble(stream_of(recording, step)) if unended and assemble else recording.body(step.output_digest)
     except Corrupt:
         raise
     except Damaged:
@@ -447,14 +468,21 @@ def load_step(recording: Recording, step: Step) -> Step:
         raise Corrupt(
             f"{recording.origin}: a body of step {step.idx} is not what a recorder writes", reason="body"
         ) from error
-    failed = step.status not in {"ok", "open"}
+    failed, streamed = step.status not in {"ok", "open"}, "stream" in step.attrs
     return replace(
         step,
         loaded=True,
         input=given if step.kind == "llm" else decode_for_reading(given),
-        output=None if failed else _shown_output(step, came),
+        output=_shown_output(step, came) if streamed or not failed else None,
         error=_shown_error(step, came) if failed else None,
     )
+
+
+def stream_of(recording: Recording, step: Step) -> bytes:
+    """The bytes of a streamed answer, as far as they are stored. Raises like `Recording.body`."""
+    events = recording.events[step.first_seq - 1 : step.last_seq]
+    named = [e.bodies["pieces"] for e in events if e.call_id == step.call_id and "pieces" in e.bodies]
+    return b"".join(data for name in named for _, data in pieces_of(recording.body(name)))
 
 
 def response_of(step: Step, recording: Recording) -> Json:
@@ -464,7 +492,8 @@ def response_of(step: Step, recording: Recording) -> Json:
 
 def outcome_of(step: Step, came: Json) -> Json:
     """What `Step.output` shows of a recorded output; of a failed step what `Step.error` says."""
-    return _shown_output(step, came) if step.status in {"ok", "open"} else _shown_error(step, came)
+    shown = step.status in {"ok", "open"} or "stream" in step.attrs
+    return _shown_output(step, came) if shown else _shown_error(step, came)
 
 
 def _shown_output(step: Step, came: Json) -> Json:
@@ -477,7 +506,8 @@ def _shown_output(step: Step, came: Json) -> Json:
 
 
 def _message(response: Json) -> Json:
-    """The assistant message of a chat completion; another form of response as it is."""
+    """The assistant message of a chat completion; another form of response as the provider sent it."""
+    response = answer_in(response)
     choices = response.get("choices") if isinstance(response, dict) else None
     first = choices[0] if isinstance(choices, list) and choices else None
     return first["message"] if isinstance(first, dict) and "message" in first else response
@@ -485,6 +515,10 @@ def _message(response: Json) -> Json:
 
 def _shown_error(step: Step, came: Json) -> str:
     """`<class>: <message>`, from the recorded exception where there is one."""
+    if (how := step.attrs.get("stream")) is not None:
+        ended = _STREAM_ENDED.get(str(how), "the stream ended")
+        name = f"{step.error_class}: " if step.error_class and how == "broken" else ""
+        return f"{name}{ended} after {step.attrs.get('pieces')} pieces"
     if isinstance(came, dict) and "$exception" in came:
         return error_line(came)
     if step.status == "denied":
