@@ -186,7 +186,8 @@ class Replayer:
             self._hand_over(answer)
         if isinstance(answer, Serve) and agrees and recorded.status != "denied":
             cancels = recorded.attrs.get("cancels")
-            times = cancels if isinstance(cancels, int) else int(recorded.status == "cancelled")
+            # The end of a call that was in flight when its run ended would have had its turn, cancelled or not.
+            times = cancels if isinstance(cancels, int) else int(recorded.status in ("cancelled", "open"))
             return replace(answer, call_id=recorded.call_id, cancels=times)
         return answer
 

@@ -12,7 +12,7 @@ import threading
 import types
 from asyncio import base_events, events, tasks
 from collections.abc import Callable, Coroutine, Generator
-from contextvars import Context
+from contextvars import Context, copy_context
 from typing import Any, Final, cast
 
 from agentloupe.ports import surroundings
@@ -21,6 +21,7 @@ from agentloupe.ports.schedule.gate import HOOKED, OUTSIDE, gate_of, plain_threa
 from agentloupe.ports.schedule.lanes import stable_hash
 from agentloupe.ports.schedule.turns import Cancels, begin, turn
 from agentloupe.ports.surroundings import Home, here
+from agentloupe.words.errors import ReplayMismatch
 
 __all__ = ["SUPPORTED", "Cancels", "begin", "install", "supported", "turn"]
 
@@ -53,6 +54,11 @@ class LaneTask(asyncio.Task[Any]):
         """By lane."""
         known = self.agentloupe_hash
         return _new.hash if known is None else known
+
+    def __del__(self) -> None:
+        """Nobody has to hear of a task that was stopped with its replay."""
+        if not isinstance(getattr(self, "_exception", None), ReplayMismatch):
+            super().__del__()
 
 
 class LaneFuture(asyncio.Future[Any]):
@@ -123,15 +129,19 @@ def _call_at(loop: Any, when: float, callback: Callable[..., Any], *args: Any, c
     if there is None or schedule is None or schedule.closed or schedule.halted or gate_of(loop, schedule) is None:
         return _plain_call_at(loop, when, callback, *args, context=context)
     name = there.lane.next_timer()
-    inner = events.Handle(callback, args, loop, context)
-    fires = loop._ready.append
-    item = Item(name, lambda: fires(inner), loop, dead=lambda: handle._cancelled, lane=there.lane.path)
-
+    item = Item(name, lambda: loop._ready.append(handle), loop, dead=lambda: handle._cancelled, lane=there.lane.path)
     if schedule.follows and schedule.known(name):
         handle: Any = events.TimerHandle(when, callback, args, loop, context)
         schedule.add(item)
-    else:
-        handle = _plain_call_at(loop, when, lambda: schedule.due(item), context=OUTSIDE())
+        return handle
+    context = copy_context() if context is None else context
+
+    def due() -> None:
+        # The handle that the program has is the one that runs in its turn, unless the program cancels it before.
+        handle._callback, handle._args, handle._context = callback, args, context
+        schedule.due(item)
+
+    handle = _plain_call_at(loop, when, due, context=OUTSIDE())
     return handle
 
 

@@ -76,7 +76,7 @@ async def turn(schedule: Schedule, id: str, *, cancelled: bool) -> BaseException
         except asyncio.CancelledError as lost:
             if schedule.halted:
                 break
-            if not cancelled:
+            if not cancelled or schedule.closed:
                 _lost(schedule, id)
                 return lost
             if not waiting.cancelled():
