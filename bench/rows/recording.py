@@ -56,6 +56,7 @@ def _engine(session: RecordSession, count: int = _BATCH) -> Batch:
         with ambient.inside(session.boundary):
             for request, response in asked:
                 ask(request, response)
+        session.recorder._book.check()  # what was committed is put into the database, which is part of the price
         return count
 
     return batch
@@ -137,7 +138,9 @@ def _through_the_client(context: Context, found: Found) -> None:
             def recorded(kind: Callable[..., Talk] = kind, ours: Any = ours, series: Iterator[int] = series) -> int:
                 talk = kind(_BATCH, next(series))
                 with ambient.inside(session.boundary):
-                    return talk.by(ours)
+                    count = talk.by(ours)
+                session.recorder._book.check()
+                return count
 
             batches: dict[str, Batch] = {
                 "bare": lambda kind=kind, bare=bare, series=series: kind(_BATCH, next(series)).by(bare),

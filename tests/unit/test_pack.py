@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from agentloupe.ports.pack import APART, Body, Packed, Packer, needs, unpack
-from agentloupe.words.canonical import digest_bytes, dumps
+from agentloupe.words.canonical import digest_bytes, dumps, key_of
 from tests.unit.values import json_values, same
 
 
@@ -115,11 +115,36 @@ def test_any_history_of_edits_comes_back(messages, edits, remember) -> None:
     for what, at, new in [("append", 0, []), *edits]:
         messages = edited(messages, what, at, new)
         request: Any = {"model": "m", "messages": messages, "temperature": 0.0, "tools": [{"name": "long tool " * 80}]}
-        told.append((shelf.put(packer.pack(request, shared_lists=True)), request))
+        whole, key = packer.request(request)
+        assert key == key_of("llm", "chat m", request)
+        told.append((shelf.put(whole), request))
     for digest, request in told:
         back = unpack(digest, shelf.get)
         assert same(back, request)
         assert _no_part_is_shared(back)
+
+
+REQUESTS = st.dictionaries(
+    st.sampled_from(["messages", "input", "tools", "model", "seed", "a name", "\U0001f600", "\uffff"]),
+    VALUES,
+    max_size=5,
+)
+
+
+@given(st.lists(REQUESTS, max_size=4))
+@example(
+    [
+        {"messages": [1.0, 1e21, -0.0]},
+        {"messages": [1, 10**21, 0]},
+        {"temperature": float("nan")},
+        {"temperature": None},
+    ]
+)
+@example([{"$ref": "f" * 64, "messages": ["x" * 600]}, {"messages": [None, float("inf")] * 200, "n": 2**70}])
+def test_a_request_has_the_same_key_packed_or_not(requests) -> None:
+    packer = Packer()
+    for request in [*requests, *requests]:
+        assert packer.request(request)[1] == key_of("llm", "", request)
 
 
 def _no_part_is_shared(value: Any) -> bool:
@@ -320,7 +345,9 @@ def test_an_adopted_request_is_shared_with() -> None:
     assert request["messages"] == lists[-1]
     for n in range(5):
         request = {**request, "messages": [*request["messages"], message(600)]}
-        digest = shelf.put(packer.pack(request, shared_lists=True))
+        whole, key = packer.request(request)
+        assert key == key_of("llm", "chat m", request)
+        digest = shelf.put(whole)
         assert unpack(digest, shelf.get) == request
         assert shelf.size - stored < (n + 1) * 1100
     edited_system: Any = {**request, "messages": [{"role": "system", "content": "Z"}, *request["messages"][1:]]}

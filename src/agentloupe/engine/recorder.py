@@ -420,23 +420,29 @@ class Recorder:
         if clean.removed:
             attrs: dict[str, Json] = {**call.attrs, "removed": list[Json](clean.removed)}
             turn.call = call = replace(call, input=clean.value, attrs=attrs)
-        turn.key = key_of(call.kind, call.name, call.input)
-        extra: dict[str, Json] = {}
         with self._lock:
-            if call.kind == "llm":
-                self.model_calls += 1
-                for n, seen in enumerate(self._watch.requested(call.input)):
-                    self._book.append(self._from_messages(seen, turn.place, n))
-            elif call.kind == "tool":
-                self._watch.performed(call.name)
-            if call.effect == "write":
-                extra["idempotency_key"] = perform.facts["idempotency_key"] = self._next_write(call.name, turn.key)
-            entry = self._scribe.opened(call, turn.place, turn.key, ambient.now(), extra)
+            entry = self._asked(turn, call) if call.kind == "llm" else self._opened(turn, call, perform)
             turn.recorded = self._book.append(entry, hold=call.effect != "write") if entry.drafts else True
             self._going_on[turn.place.call_id] = call
             if not turn.recorded and call.effect == "write":
                 self._not_durable(turn, entry)
         self._check_book()
+
+    def _asked(self, turn: _Turn, call: Call) -> Entry:
+        self.model_calls += 1
+        for n, seen in enumerate(self._watch.requested(call.input)):
+            self._book.append(self._from_messages(seen, turn.place, n))
+        entry, turn.key = self._scribe.asked(call, turn.place, ambient.now())
+        return entry
+
+    def _opened(self, turn: _Turn, call: Call, perform: Perform) -> Entry:
+        turn.key = key_of(call.kind, call.name, call.input)
+        extra: dict[str, Json] = {}
+        if call.kind == "tool":
+            self._watch.performed(call.name)
+        if call.effect == "write":
+            extra["idempotency_key"] = perform.facts["idempotency_key"] = self._next_write(call.name, turn.key)
+        return self._scribe.opened(call, turn.place, turn.key, ambient.now(), extra)
 
     def _forked(self, lane: str) -> None:
         """The first call of a task or thread says that there is one; those that make no call cost nothing."""

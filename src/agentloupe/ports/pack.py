@@ -17,11 +17,25 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final, NamedTuple, cast
 
-from agentloupe.words.canonical import SHARED_LISTS, Json, digest_bytes, dumps, loads
+from agentloupe.words.canonical import (
+    SHARED_LISTS,
+    Json,
+    ListHash,
+    both_forms,
+    canonical,
+    digest_bytes,
+    dumps,
+    hashed,
+    key_of,
+    loads,
+    request_key,
+)
 from agentloupe.words.jsontext import Known, begun, quoted
 
 __all__ = ["APART", "MARKS", "Body", "Packed", "Packer", "needs", "unpack"]
@@ -36,6 +50,8 @@ _LEVELS = 8  # how deep inside a value others are looked at; what lies deeper st
 _SMALL_LIST = 512  # a shorter list stays inside the request
 _LONG_CHAIN = 256  # or as many bodies as the list has items: then a list is told whole again
 _REMEMBER_BYTES = 64_000_000
+_RESTS = 100
+_FEW = 8
 _UNPACK_BYTES = 1 << 30  # of text read for one value: a small hostile file can name much
 
 _MARK = re.compile(rb'\{"\$(?:ref|list|esc)":')
@@ -78,23 +94,33 @@ class _Link:
 
 @dataclass(frozen=True, slots=True)
 class _Whole:
-    """A list that is to be packed."""
+    """A list that is to be packed, with its hash."""
 
     items: list[Json]
     text: bytes
     nulls: bool
+    hash: ListHash
 
 
 class _Known(Known):
     """A list that was packed before."""
 
-    __slots__ = ("_at", "_texts", "link")
+    __slots__ = ("_at", "_hex", "_texts", "hash", "link")
 
     def __init__(self, whole: _Whole, link: _Link, texts: list[bytes] | None = None) -> None:
         super().__init__(whole.text, len(whole.items), whole.nulls)
         self.link = link
+        self.hash = whole.hash
+        self._hex = ""
         self._texts = texts
         self._at: dict[bytes, list[int]] | None = None
+
+    @property
+    def hex(self) -> str:
+        """Digest of the list, for matching keys."""
+        if not self._hex:
+            self._hex = self.hash.hexdigest()
+        return self._hex
 
     @property
     def texts(self) -> list[bytes]:
@@ -102,6 +128,10 @@ class _Known(Known):
         if self._texts is None:
             self._texts = [dumps(item) for item in cast("list[Json]", loads(self.inside + b"]"))]
         return self._texts
+
+    def may_share(self, texts: list[bytes]) -> bool:
+        """Whether one of a few texts stands in this list; quicker than `at`, which splits it. Many are not looked for."""
+        return self._at is not None or len(texts) > _FEW or any(text in self.inside for text in texts)
 
     @property
     def at(self) -> dict[bytes, list[int]]:
@@ -113,6 +143,13 @@ class _Known(Known):
         return self._at
 
 
+class _Rest(NamedTuple):
+    """A request without its lists: its canonical form, and what stands for each member."""
+
+    canonical: bytes
+    parts: Mapping[str, bytes]
+
+
 class Packer:
     """Packs the values of one run. Remembers what it gave out, so its bodies must all be stored. Not thread-safe."""
 
@@ -121,6 +158,7 @@ class Packer:
         self._remember = remember
         self._given: set[str] = set()
         self._known: dict[str, list[_Known]] = {}
+        self._rests: dict[bytes, _Rest] = {}
         self._new: list[Body] = []
 
     def pack(self, value: Json, *, shared_lists: bool = False) -> Packed:
@@ -129,25 +167,49 @@ class Packer:
         Raises:
             TypeError: not JSON; the message names the path. ValueError: nested too deep.
         """
+        if shared_lists and isinstance(value, dict) and not _is_mark(value):
+            return self.request(value)[0]
+        with self._taking_back():
+            digest = self._body(self._inner(value, dumps(value), _LEVELS))
+        return Packed(digest, self._new)
+
+    def request(self, value: dict[str, Json]) -> tuple[Packed, str]:
+        """Packs a model request, its `SHARED_LISTS` told by what they share with earlier ones; with its matching key.
+
+        The key is that of `canonical.key_of`: both need to know how a list goes on, and look once. Raises like `pack`.
+        """
+        if _is_mark(value):
+            return self.pack(value), key_of("llm", "", value)
+        with self._taking_back():
+            lists = {name: item for name in SHARED_LISTS if isinstance(item := value.get(name), list)}
+            rest = self._rest({name: item for name, item in value.items() if name not in lists})
+            told: dict[str, bytes] = {}
+            digests: dict[str, str] = {}
+            for name, items in lists.items():
+                told[name], digests[name] = self._list(name, items)
+            parts = rest.parts
+            members = [b"%s:%s" % (_name(name), told[name] if name in told else parts[name]) for name in value]
+            digest = self._body(b"{%s}" % b",".join(members))
+        return Packed(digest, self._new), request_key(rest.canonical, digests)
+
+    @contextmanager
+    def _taking_back(self) -> Generator[None]:
+        """What is made on the way to an error is not given out, so nothing may refer to it later."""
         self._new = []
         known = dict(self._known)
         try:
-            if shared_lists and isinstance(value, dict) and not _is_mark(value):
-                text = self._request(value)
-            else:
-                text = self._inner(value, dumps(value), _LEVELS)
-            digest = self._body(text)
+            yield
         except Exception:
-            # What was made on the way is not given out, so nothing may refer to it later.
             self._given.difference_update(body.digest for body in self._new)
             self._known = known
+            self._rests.clear()
             raise
-        return Packed(digest, self._new)
 
     def forget(self) -> None:
         """Starts anew, after bodies that were given out could not be stored: nothing refers to them any more."""
         self._given.clear()
         self._known.clear()
+        self._rests.clear()
 
     def adopt(self, digest: str, get: Callable[[Sequence[str]], Mapping[str, bytes]]) -> Json:
         """Takes over a packed value of another packer (a fork's parent): later lists share with its lists.
@@ -163,7 +225,8 @@ class Packer:
             for name in SHARED_LISTS:
                 mark, items = root.get(name), value.get(name)
                 if isinstance(mark, dict) and isinstance(items, list) and isinstance(of := mark.get("$ref"), str):
-                    self._put(name, _Known(_Whole(items, dumps(items), nulls=True), _chain(of, texts)), None)
+                    whole = _Whole(items, dumps(items), nulls=True, hash=hashed(map(canonical, items)))
+                    self._put(name, _Known(whole, _chain(of, texts)), None)
         return value
 
     # --- values ---
@@ -199,32 +262,41 @@ class Packer:
 
     # --- lists that grow ---
 
-    def _request(self, value: Mapping[str, Json]) -> bytes:
-        members = [
-            b"%s:%s"
-            % (
-                quoted(k).encode(),
-                self._list(k, v) if k in SHARED_LISTS and isinstance(v, list) else self._part(v, _LEVELS),
-            )
-            for k, v in value.items()
-        ]
-        return b"{%s}" % b",".join(members)
+    def _rest(self, value: dict[str, Json]) -> _Rest:
+        """A request without its lists; most requests of a run have the same one."""
+        sorted_text, text = both_forms(value) if value else (b"{}", b"{}")
+        known = self._rests.get(text)
+        if known is None:
+            known = _Rest(sorted_text, {name: self._part(item, _LEVELS) for name, item in value.items()})
+            if len(self._rests) >= _RESTS:
+                self._rests.clear()
+            if len(text) <= APART:
+                self._rests[text] = known
+        return known
 
-    def _list(self, name: str, items: list[Json]) -> bytes:
+    def _list(self, name: str, items: list[Json]) -> tuple[bytes, str]:
+        """What stands for a list in its request, and the list's digest."""
         known = self._known.get(name, [])
         text, before, nulls = begun(items, known)
-        whole = _Whole(items, dumps(items) if text is None else text, nulls)
+        start = 0 if before is None else before.count
+        forms = [both_forms(item) for item in items[start:]]
+        state = (
+            before.hash
+            if before is not None and not forms
+            else hashed((form for form, _ in forms), None if before is None else before.hash)
+        )
+        whole = _Whole(items, dumps(items) if text is None else text, nulls, state)
         if len(whole.text) <= _SMALL_LIST:
-            return self._inner(items, whole.text, _LEVELS)
-        if before is not None and before.count == len(items):
+            return self._inner(items, whole.text, _LEVELS), state.hexdigest()
+        if before is not None and not forms:
             made = before
         elif before is None or _goes_on(before, items, known):
             made, before = self._by_difference(whole, known)
         else:
-            new = [self._part(item, _LEVELS) for item in items[before.count :]]
-            made = self._continue(before, before.count, new, whole)
+            new = [self._part(item, _LEVELS, own) for item, (_, own) in zip(items[start:], forms, strict=True)]
+            made = self._continue(before, start, new, whole)
         self._put(name, made, before)
-        return b'{"$ref":"%s"}' % made.link.digest.encode()
+        return b'{"$ref":"%s"}' % made.link.digest.encode(), made.hex
 
     def _put(self, name: str, made: _Known, instead_of: _Known | None) -> None:
         """Puts a list in front of those that are remembered; the oldest go when there are too many."""
@@ -257,6 +329,7 @@ class Packer:
         items = whole.items
         texts = [dumps(item) for item in items]
         mine = set(texts)
+        known = [k for k in known if k.may_share(texts)]
         best = max(known, key=lambda k: sum(len(t) for t in mine & k.at.keys()), default=None)
         shared = 0 if best is None else sum(len(t) for t in mine & best.at.keys())
         if best is None or shared < APART // 8:
@@ -280,6 +353,11 @@ class Packer:
             told.append(b"[%d,%d],[%s]" % (start, stop, b",".join(own)))
             done += new
         return b",".join(told)
+
+
+@lru_cache(4096)
+def _name(name: str) -> bytes:
+    return quoted(name).encode()
 
 
 def _goes_on(before: _Known, items: list[Json], known: list[_Known]) -> bool:

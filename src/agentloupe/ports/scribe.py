@@ -12,7 +12,7 @@ from agentloupe.ports.ambient import Place, new_event_id
 from agentloupe.ports.pack import Body, Packer
 from agentloupe.ports.protocols import Durability
 from agentloupe.words.call import NO_ATTRS, Attrs, Call, Outcome
-from agentloupe.words.canonical import Json
+from agentloupe.words.canonical import Json, key_of
 from agentloupe.words.event import Draft
 
 __all__ = ["Entry", "Scribe", "Started", "entries"]
@@ -109,6 +109,17 @@ class Scribe:
         digest = self._pack(outcome.output, bodies)
         draft = self._draft("run.finished", at, span_id=self.root_span, output_digest=digest, attrs=attrs)
         return Entry((draft,), tuple(bodies), "full")
+
+    def asked(self, call: Call, where: Place, at: str) -> tuple[Entry, str]:
+        """`opened` of a model call, with the key of its request: both come from one look at it."""
+        if not isinstance(call.input, dict):
+            key = key_of(call.kind, call.name, call.input)
+            return self.opened(call, where, key, at), key
+        packed, key = self.packer.request(call.input)
+        draft = self._of(
+            call, where, "model.requested", at, input_key=key, input_digest=packed.digest, attrs=call.attrs
+        )
+        return Entry((draft,), tuple(packed.bodies), "grouped"), key
 
     def opened(self, call: Call, where: Place, key: str, at: str, extra: Attrs = _NOTHING) -> Entry:
         """What is written before a call is performed; nothing for calls of one event."""

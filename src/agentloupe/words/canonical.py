@@ -31,13 +31,17 @@ __all__ = [
     "FORM",
     "SHARED_LISTS",
     "Json",
+    "ListHash",
+    "both_forms",
     "canonical",
     "digest",
     "digest_bytes",
     "digest_parts",
     "dumps",
+    "hashed",
     "key_of",
     "loads",
+    "request_key",
 ]
 
 FORM: Final = "loupe-c1"
@@ -147,6 +151,34 @@ def key_of(kind: str, name: str, value: Json) -> str:
     return digest([kind, name, _whole_arguments(value) if kind == "tool" else value])
 
 
+def request_key(rest: bytes, lists: Mapping[str, str]) -> str:
+    """The key of a model request whose parts are known: `rest` in canonical form, digests of `lists` (see `hashed`)."""
+    return hashlib.sha256(b'["llm",%s,%s]' % (rest, orjson.dumps(lists, option=orjson.OPT_SORT_KEYS))).hexdigest()
+
+
+def hashed(canonicals: Iterable[bytes], after: ListHash | None = None) -> ListHash:
+    """The running hash of a list, from the canonical forms of its items; goes on behind a list that was hashed before."""
+    state = hashlib.sha256() if after is None else after.copy()
+    for text in canonicals:
+        state.update(hashlib.sha256(text).digest())
+    return state
+
+
+def both_forms(value: Json) -> tuple[bytes, bytes]:
+    """The canonical form and the exact text (`dumps`) of a value, for one look at it. Raises like `canonical`."""
+    types = tree_types(value, _printed_alike)
+    if types is not None and types <= PLAIN:
+        try:
+            text = orjson.dumps(value)
+            sorted_text = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+        except TypeError:
+            pass
+        else:
+            if text.isascii() or not _beyond_bmp(text):
+                return sorted_text, text
+    return canonical(value), dumps(value)
+
+
 def _whole_arguments(value: Json) -> Json:
     if value is None:
         return {}
@@ -163,13 +195,24 @@ def _whole_arguments(value: Json) -> Json:
     return value
 
 
-class _Hash(Protocol):
+class ListHash(Protocol):
     """A running SHA-256."""
 
-    def update(self, data: bytes, /) -> None: ...
-    def copy(self) -> _Hash: ...
-    def digest(self) -> bytes: ...
-    def hexdigest(self) -> str: ...
+    def update(self, data: bytes, /) -> None:
+        """Takes further bytes."""
+        ...
+
+    def copy(self) -> ListHash:
+        """One that goes on by itself."""
+        ...
+
+    def digest(self) -> bytes:
+        """The hash of what was taken so far."""
+        ...
+
+    def hexdigest(self) -> str:
+        """The same as 64 hex digits."""
+        ...
 
 
 class _Known(Known):
@@ -177,7 +220,7 @@ class _Known(Known):
 
     __slots__ = ("hash", "hex")
 
-    def __init__(self, text: bytes, count: int, nulls: bool, state: _Hash) -> None:
+    def __init__(self, text: bytes, count: int, nulls: bool, state: ListHash) -> None:
         super().__init__(text, count, nulls)
         self.hash = state
         self.hex = state.hexdigest()
@@ -211,12 +254,12 @@ class _ListDigests:
         self.known = (found, *(k for k in self.known if k is not before))[: self.LISTS]
         return found.hex
 
-    def _extend(self, state: _Hash, items: Iterable[Json]) -> _Hash:
+    def _extend(self, state: ListHash, items: Iterable[Json]) -> ListHash:
         for item in items:
             state.update(hashlib.sha256(canonical(item)).digest())
         return state
 
-    def _one_by_one(self, items: list[Json]) -> _Hash:
+    def _one_by_one(self, items: list[Json]) -> ListHash:
         """A list that does not begin like a known one: an edited history, a window, another agent's turn."""
         state = hashlib.sha256()
         if len(self.elements) > self.ELEMENTS:
