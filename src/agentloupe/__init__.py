@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from agentloupe.verbs.looping import finish, messages_at, run_loop
     from agentloupe.verbs.reads import check, env, now, patched, random, retrieve, rng, state, uuid4
     from agentloupe.verbs.replaying import replay
+    from agentloupe.verbs.resuming import Resumed, resume
     from agentloupe.words.errors import LoupeError, ReplayMismatch
 
 __version__ = "0.1.0"
@@ -29,6 +30,7 @@ _HOME = {
     "Overrides": "engine.overrides",
     "Recorded": "verbs.api",
     "ReplayMismatch": "words.errors",
+    "Resumed": "verbs.resuming",
     "agent": "verbs.instrument",
     "apply_overrides": "engine.overrides",
     "arecord": "verbs.api",
@@ -50,6 +52,7 @@ _HOME = {
     "recording": "verbs.api",
     "register_type": "ports.codecs",
     "replay": "verbs.replaying",
+    "resume": "verbs.resuming",
     "retrieve": "verbs.reads",
     "rng": "verbs.reads",
     "run_loop": "verbs.looping",
@@ -68,6 +71,7 @@ __all__ = [
     "Overrides",
     "Recorded",
     "ReplayMismatch",
+    "Resumed",
     "__version__",
     "agent",
     "apply_overrides",
@@ -90,6 +94,7 @@ __all__ = [
     "recording",
     "register_type",
     "replay",
+    "resume",
     "retrieve",
     "rng",
     "run_loop",

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from agentloupe.cli.app import VERBS
+from agentloupe.engine.project import Projector
 from agentloupe.providers.scripted import ScriptedServer, ask, say
+from agentloupe.store import open_url
 from tests.cli.driving import Command, agentloupe
 from tests.support import ROOT
 
@@ -425,6 +427,17 @@ def test_run_gives_the_script_s_own_code_and_output(tmp_path: Path) -> None:
 # --- all --------------------------------------------------------------------------------------------------------------
 
 
+def _interrupted(db: Path, run: str, other: Path) -> Path:
+    """A store in which this run is as if its process had been killed before its last model call."""
+    store, left = open_url(db), open_url(other)
+    recording = store.recording(run)
+    last = [event.sequence for event in recording.events if event.type == "model.requested"][-1]
+    left.insert(run, recording.events[: last - 1], recording.get, Projector)
+    store.close()
+    left.close()
+    return other
+
+
 SAYS_NOTHING_ITSELF = {"run"}
 """Its output is the script's."""
 
@@ -439,6 +452,7 @@ def test_every_verb_prints_one_document(
         "show": (weather,),
         "replay": (weather, "--code", "examples.weather.agent:assistant"),
         "fork": (weather, "--from", "4"),
+        "resume": (weather, "--code", "examples.weather.agent:assistant"),
         "compare": (weather, "last"),
         "verify": (weather,),
         "export": (weather, "-o", tmp_path / "again.loupe"),
@@ -446,6 +460,8 @@ def test_every_verb_prints_one_document(
         "delete": (weather, "--yes"),
         "prune": ("--older-than", "1d", "--yes"),
     }
+    if verb == "resume":
+        db = _interrupted(db, weather, tmp_path / "interrupted.db")
     done = agentloupe(verb, *words.get(verb, ()), "--json", LOUPE_DB=str(db), LLM_BASE_URL=model.url)
     assert done.code in (0, 1), done.err
     json.loads(done.out)

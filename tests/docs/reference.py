@@ -41,7 +41,7 @@ _GROUPS = {
         *("now", "random", "rng", "uuid4", "env", "retrieve", "state", "check", "patched"),
         *("idempotency_key", "receipt"),
     ),
-    "Replay": ("replay", "CallBoundary", "ReplayMismatch"),
+    "Replay": ("replay", "resume", "Resumed", "CallBoundary", "ReplayMismatch"),
     "Fork": ("fork", "fork_run", "Overrides", "apply_overrides", "Cassette", "messages_at"),
     "The plain loop": ("run_loop", "finish"),
     "Reading": ("compare", "open_store", "LoupeError"),

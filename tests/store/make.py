@@ -44,8 +44,16 @@ def call(kind: Kind, name: str, value: Any, *, effect: Effect | None = None, **a
 class Author:
     """Writes one run into a store, call by call."""
 
-    def __init__(self, store: Store, run_id: str, *, owner: Owner | None = None, share: str | None = None) -> None:
-        self.writer: RunWriter = store.start(run_id, Projector, owner=owner or this_process(), share=share)
+    def __init__(
+        self,
+        store: Store,
+        run_id: str,
+        *,
+        owner: Owner | None = None,
+        share: str | None = None,
+        writer: RunWriter | None = None,
+    ) -> None:
+        self.writer: RunWriter = writer or store.start(run_id, Projector, owner=owner or this_process(), share=share)
         self.scribe = Scribe(trace_id=run_id.encode().hex().ljust(32, "0")[:32], root_span="b" * 16)
         self._n = count()
 

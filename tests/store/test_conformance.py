@@ -174,6 +174,65 @@ def test_a_running_run_is_not_erased(store: Store) -> None:
         store.erase("run-1", erased_drafts())
 
 
+def test_a_run_whose_owner_is_gone_is_taken_over_and_goes_on(store: Store) -> None:
+    first = Author(store, "run-1", owner=dead_owner()).started()
+    first.tool("look", {"n": 1}, "one")
+    writer = store.take_over("run-1", Projector, owner=this_process())
+    assert writer.owner == replace(this_process(), epoch=2)
+    assert writer.head.sequence == len(store.recording("run-1").events)
+    with pytest.raises(OwnerAlive):
+        first.clock("commit")
+    first.writer.close()
+    taken = store.run("run-1")
+    assert taken is not None
+    assert (taken.status, taken.owner) == ("running", writer.owner)
+    second = Author(store, "run-1", writer=writer)
+    second.place()
+    second.tool("look", {"n": 2}, "two")
+    second.finished("done")
+    assert verify(store.recording("run-1")).ok
+    assert [step.name for step in store.steps("run-1")] == ["look", "look"]
+    assert store.rebuild("run-1", Projector) == []
+    with pytest.raises(StoreError) as refused:
+        store.take_over("run-1", Projector, owner=this_process())
+    assert refused.value.reason == "ended"
+
+
+def test_a_run_is_taken_over_again_and_again(store: Store) -> None:
+    Author(store, "run-1").started().writer.close()
+    epochs = []
+    for _ in range(3):
+        writer = store.take_over("run-1", Projector, owner=this_process())
+        epochs.append(writer.owner.epoch)
+        writer.close()
+    assert epochs == [2, 3, 4]
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_a_living_owner_is_never_forced_out(store: Store, force: bool) -> None:
+    author = Author(store, "run-1").started()
+    with pytest.raises(OwnerAlive) as refused:
+        store.take_over("run-1", Projector, owner=this_process(), force=force)
+    assert refused.value.reason == "owner_alive"
+    author.finished(1)
+
+
+def test_an_owner_on_another_host_is_given_up_on_demand_only(store: Store) -> None:
+    author = Author(store, "run-1", owner=replace(dead_owner(), host="elsewhere")).started()
+    with pytest.raises(OwnerAlive) as refused:
+        store.take_over("run-1", Projector, owner=this_process())
+    assert refused.value.reason == "other_host"
+    assert "'elsewhere'" in str(refused.value)
+    assert store.take_over("run-1", Projector, owner=this_process(), force=True).owner.epoch == 2
+    with pytest.raises(OwnerAlive):
+        author.clock("commit")
+
+
+def test_nobody_takes_over_what_is_not_there(store: Store) -> None:
+    with pytest.raises(RunNotFound):
+        store.take_over("nobody", Projector, owner=this_process())
+
+
 # ---------------------------------------------------------------- lists
 
 

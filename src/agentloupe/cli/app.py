@@ -32,6 +32,7 @@ VERBS: dict[str, str] = {
     "list": "list runs, newest first",
     "show": "show a run as a tree, or one step whole",
     "replay": "drive the same code over a recording, offline, to the first divergence",
+    "resume": "go on with a run whose process was killed",
     "fork": "start a new run from a model step of an old one, with changes",
     "compare": "align two runs step by step, or put several in one table",
     "verify": "check a recording's numbers, chain and bodies",

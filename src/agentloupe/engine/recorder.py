@@ -102,6 +102,16 @@ class _Turn(ambient.HasPlace):
         self.arriving: Arriving | None = None
 
 
+class _TurnAgain(_Turn):
+    """One call whose beginning an earlier attempt has stored."""
+
+    __slots__ = ("inner_calls",)
+
+    def __init__(self, place: ambient.Place, call: Call, inner_calls: int) -> None:
+        super().__init__(place, call)
+        self.inner_calls = inner_calls
+
+
 @dataclass(slots=True)
 class _Covered:
     """What a run's recording lacks."""
@@ -175,14 +185,17 @@ class Recorder:
         """Always: perform. Raises `EffectRefused` or `Unrecordable`, see above."""
         return self.decide_at(call, ambient.place())
 
-    def decide_at(self, call: Call, where: ambient.Place) -> Perform:
-        """Like `decide`, for a call whose place is known already."""
+    def decide_at(self, call: Call, where: ambient.Place, *, inner_calls: int | None = None) -> Perform:
+        """Like `decide`, for a call whose place is known already.
+
+        `inner_calls`: its beginning is stored already, with so many inner calls: only its end is written.
+        """
         if self._over:
             self._say("late", f"run {self.run_id} has ended: call {call.name!r} is kept out of it")
             if call.effect == "write" and self._refuse_writes:
                 raise EffectRefused(f"run {self.run_id} has ended: write effect {call.name!r} cannot be recorded")
             return Perform()
-        turn = _Turn(where, call)
+        turn = _Turn(where, call) if inner_calls is None else _TurnAgain(where, call, inner_calls)
         perform = Perform(token=turn)
         try:
             self._open(turn, perform)
@@ -421,6 +434,9 @@ class Recorder:
             attrs: dict[str, Json] = {**call.attrs, "removed": list[Json](clean.removed)}
             turn.call = call = replace(call, input=clean.value, attrs=attrs)
         with self._lock:
+            if isinstance(turn, _TurnAgain):
+                self._asked_again(turn, call)
+                return
             entry = self._asked(turn, call) if call.kind == "llm" else self._opened(turn, call, perform)
             turn.recorded = self._book.append(entry, hold=call.effect != "write") if entry.drafts else True
             self._going_on[turn.place.call_id] = call
@@ -443,6 +459,13 @@ class Recorder:
         if call.effect == "write":
             extra["idempotency_key"] = perform.facts["idempotency_key"] = self._next_write(call.name, turn.key)
         return self._scribe.opened(call, turn.place, turn.key, ambient.now(), extra)
+
+    def _asked_again(self, turn: _TurnAgain, call: Call) -> None:
+        """An earlier attempt has stored how it began."""
+        if call.kind == "llm":
+            self._watch.requested(call.input)
+        turn.key, turn.recorded = key_of(call.kind, call.name, call.input), True
+        self._going_on[turn.place.call_id] = call
 
     def _forked(self, lane: str) -> None:
         """The first call of a task or thread says that there is one; those that make no call cost nothing."""

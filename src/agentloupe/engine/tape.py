@@ -199,6 +199,8 @@ def read_tape(recording: Recording) -> Tape:
             if event.type == "run.started":
                 raise _fault(recording, event, "starts the run a second time")
             finished = event
+        elif event.type == "attempt.started":
+            _begin_again(calls)
         elif event.type in KIND_OF_TYPE:
             _take(recording, calls, event)
     ordered = list(calls.values())
@@ -208,6 +210,16 @@ def read_tape(recording: Recording) -> Tape:
         if event.type == "task.cancelled" and (lost := calls.get(str(event.attrs.get("call")))) is not None:
             lost.lost = True
     return Tape(recording, events[0], finished, ordered)
+
+
+def _begin_again(calls: dict[str, RecordedCall]) -> None:
+    """The run was resumed: what was open then is asked for again, and what had come of it counts no more."""
+    for call in [call for call in calls.values() if call.closing is None and call.streamed]:
+        if call.kind == "llm":
+            call.latest = "model.requested"
+            call.head_digest, call.piece_digests = None, ()
+        else:
+            del calls[call.call_id]  # such a call begins with its answer
 
 
 def outer_of(lane: str) -> str | None:

@@ -442,10 +442,16 @@ def performed(perform: Perform, kind: Kind) -> Generator[None]:
 
 
 class _HasPlace:
-    """Base for a boundary's tokens, so that inner calls find their place."""
+    """Base for a boundary's tokens, so that inner calls find their place.
+
+    Attributes:
+        place: of the call.
+        inner_calls: how many inner calls it has had already (in an attempt that was killed while it was performed).
+    """
 
     __slots__ = ("place",)
     place: Place
+    inner_calls: int = 0
 
 
 HasPlace = _HasPlace
@@ -459,7 +465,7 @@ def _begin(perform: Perform, kind: Kind) -> Token[Surroundings | None]:
     inner = kind != "agent" or there.inner  # a nested agent is run again, call by call
     at = perform.token
     if isinstance(at, _HasPlace):
-        lane = Lane(f"{at.place.call_id}~", thread=threading.get_ident())
+        lane = Lane(f"{at.place.call_id}~", at.inner_calls, thread=threading.get_ident())
         return entered(Surroundings(there.boundary, lane, at.place.span_id, perform, inner, there.home))
     return entered(Surroundings(there.boundary, there.lane, there.span_id, perform, inner, there.home))
 

@@ -246,6 +246,19 @@ class Store(Protocol):
         """
         ...
 
+    def take_over(self, run_id: str, new_fold: NewFold, *, owner: Owner, force: bool = False) -> RunWriter:
+        """Takes ownership of a run that has not ended and whose owner is gone; its epoch is the last one's plus one.
+
+        Whoever owned it before can append nothing any more. `force`: also where the owner's process is on another host,
+        so that nobody can tell from here whether it lives; one that is seen to live is never forced out.
+
+        Raises:
+            RunNotFound: there is no such run.
+            OwnerAlive: its owner lives (reason `owner_alive`), or is on another host (`other_host`).
+            StoreError: the run has ended (reason `ended`).
+        """
+        ...
+
     def recording(self, run_id: str) -> Recording:
         """The run's events and the way to its bodies. Raises `RunNotFound`."""
         ...

@@ -102,6 +102,13 @@ class Scribe:
         )
         return Entry((draft,), tuple(bodies), "commit")
 
+    def attempted(self, facts: Attrs, bodies: Mapping[str, Json], at: str) -> Entry:
+        """`attempt.started`: the run goes on with another owner."""
+        packed: list[Body] = []
+        named = {label: self._pack(value, packed) for label, value in bodies.items()}
+        draft = self._draft("attempt.started", at, span_id=self.root_span, bodies=named, attrs=facts)
+        return Entry((draft,), tuple(packed), "commit")
+
     def finished(self, outcome: Outcome, at: str) -> Entry:
         """`run.finished` with the agent's result or its exception; `outcome.attrs` carry status and coverage."""
         bodies: list[Body] = []

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from agentloupe.ports.pack import Body, needs
 from agentloupe.ports.protocols import Durability, Fold, NewFold, RunWriter, Size
 from agentloupe.ports.recording import GetBodies, Recording
-from agentloupe.store.owners import alive
+from agentloupe.store.owners import alive, check_gone
 from agentloupe.store.queries import FacetKey, facets_of_steps, matches
 from agentloupe.store.sealing import seal_drafts, whole_chain
 from agentloupe.words.canonical import digest_bytes
@@ -78,6 +78,19 @@ class MemoryStore:
             kept = _Kept(self._next(), owner, owner.epoch, new_fold, new_fold(run_id))
             self._runs[run_id] = kept
         return _MemoryWriter(run_id, owner, lambda drafts, bodies: self._append(run_id, owner, drafts, bodies), kept)
+
+    def take_over(self, run_id: str, new_fold: NewFold, *, owner: Owner, force: bool = False) -> RunWriter:
+        """See `ports.Store.take_over`."""
+        with self._lock:
+            self._check_open()
+            kept = self._kept(run_id)
+            status = kept.run.status if kept.run else "running"
+            if status not in _ENDLESS:
+                raise StoreError(f"run {run_id} has ended ({status})", reason="ended")
+            check_gone(run_id, kept.owner, force=force)
+            mine = replace(owner, epoch=kept.epoch + 1)
+            kept.owner, kept.epoch = mine, mine.epoch
+        return _MemoryWriter(run_id, mine, lambda drafts, bodies: self._append(run_id, mine, drafts, bodies), kept)
 
     def _next(self) -> int:
         self._started += 1
@@ -326,4 +339,5 @@ class _MemoryWriter:
         """See `ports.RunWriter.close`."""
         if not self._closed:
             self._closed = True
-            _give_up(self._kept)
+            if self._kept.epoch == self.owner.epoch:
+                _give_up(self._kept)

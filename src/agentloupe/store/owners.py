@@ -12,9 +12,10 @@ import subprocess
 from functools import cache
 from pathlib import Path
 
+from agentloupe.words.errors import OwnerAlive
 from agentloupe.words.run import Owner
 
-__all__ = ["alive", "gone", "this_process"]
+__all__ = ["alive", "check_gone", "gone", "this_process"]
 
 _PROC = Path("/proc")
 _GONE_STATES = frozenset("ZXx")
@@ -41,6 +42,25 @@ def alive(owner: Owner) -> bool:
 def gone(host: str, pid: int, started: str) -> bool:
     """Whether nobody writes any more for an owner that is not among the writers of this very process."""
     return (pid == os.getpid() and host == _host()) or not alive(Owner(host, pid, started))
+
+
+def check_gone(run_id: str, owner: Owner | None, *, force: bool) -> None:
+    """Raises `OwnerAlive` unless a run may be taken from its owner; see `ports.Store.take_over`."""
+    if owner is None or not alive(owner):
+        return
+    if owner.host == _host():
+        raise OwnerAlive(
+            f"run {run_id} is going on: process {owner.pid} owns it",
+            hint="wait for that process, or end it",
+            reason="owner_alive",
+        )
+    if not force:
+        raise OwnerAlive(
+            f"run {run_id} belongs to process {owner.pid} on host {owner.host!r}, and nobody can tell from here whether "
+            "that still lives",
+            hint="once you know that it is gone, say so with --force-owner",
+            reason="other_host",
+        )
 
 
 @cache

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -18,7 +19,7 @@ from agentloupe.store import upkeep
 from agentloupe.store.database import Connection, Database
 from agentloupe.store.evidence import chain_holds
 from agentloupe.store.flusher import Flusher
-from agentloupe.store.owners import alive, gone
+from agentloupe.store.owners import alive, check_gone, gone
 from agentloupe.store.projection import set_tags
 from agentloupe.store.queries import select_runs
 from agentloupe.store.reading import read_events
@@ -101,14 +102,41 @@ class SqliteStore:
             except sqlite3.IntegrityError as error:
                 raise _exists(run_id) from error
         assert rid is not None
+        return self._writer(rid, run_id, owner, Head(0, GENESIS), new_fold)
+
+    def take_over(self, run_id: str, new_fold: NewFold, *, owner: Owner, force: bool = False) -> RunWriter:
+        """See `ports.Store.take_over`. What the owner before has committed and not settled is settled first."""
+        self._new_fold = new_fold
+        self._settle()
+        with self._db.reading() as conn:
+            _free(conn, run_id, force=force)
+        recover(self._db, new_fold, lambda host, pid, started: force or gone(host, pid, started), only=run_id)
+        with self._db.transaction() as conn:
+            row = _free(conn, run_id, force=force)
+            mine = replace(owner, epoch=row["epoch"] + 1)
+            conn.execute(
+                "UPDATE runs SET owner_host = ?, owner_pid = ?, owner_started = ?, epoch = ? WHERE rid = ?",
+                (mine.host, mine.pid, mine.started, mine.epoch, row["rid"]),
+            )
+        self._forget_spools(row["rid"])
+        return self._writer(row["rid"], run_id, mine, Head(row["last_sequence"], row["head"].hex()), new_fold)
+
+    def _forget_spools(self, rid: int) -> None:
+        """Tells a former owner of a run, if there is one after all, that it is not his any more."""
+        for of, path in left(self.path):
+            if of == rid:
+                remove(path)
+
+    def _writer(self, rid: int, run_id: str, owner: Owner, head: Head, new_fold: NewFold) -> SqliteWriter:
+        fold_anew = partial(self._folded, run_id, new_fold)
         writer = SqliteWriter(
             self._db,
             rid,
             run_id,
             owner,
-            head=Head(0, GENESIS),
-            fold=new_fold(run_id),
-            fold_anew=partial(self._folded, run_id, new_fold),
+            head=head,
+            fold=fold_anew() if head.sequence else new_fold(run_id),
+            fold_anew=fold_anew,
             flusher=self._flusher,
         )
         self._writers = [w for w in self._writers if not w.closed] + [writer]
@@ -157,9 +185,7 @@ class SqliteStore:
             if row["status"] in {"running", "waiting"} and owner is not None and alive(owner):
                 raise OwnerAlive(f"run {run_id} is still running (process {owner.pid})", hint="end it first")
             erased = upkeep.erase(conn, row["rid"], run_id, Head(row["last_sequence"], row["head"].hex()), drafts)
-        for rid, path in left(self.path):
-            if rid == row["rid"]:
-                remove(path)  # also tells a former owner, if there is one after all
+        self._forget_spools(row["rid"])
         return erased
 
     def gc(self) -> tuple[int, int]:
@@ -295,6 +321,15 @@ def _row_of(conn: Connection, run_id: str) -> dict[str, Any]:
     if not found:
         raise RunNotFound(f"no run {run_id}", hint="`agentloupe list` shows what there is")
     return found[0]
+
+
+def _free(conn: Connection, run_id: str, *, force: bool) -> dict[str, Any]:
+    """The row of a run that may be taken over; see `ports.Store.take_over` for what it raises else."""
+    row = _row_of(conn, run_id)
+    if row["status"] not in {"running", "waiting"}:
+        raise StoreError(f"run {run_id} has ended ({row['status']})", reason="ended")
+    check_gone(run_id, _owner(row), force=force)
+    return row
 
 
 def _rid_of(conn: Connection, run_id: str) -> int:

@@ -12,7 +12,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn, Protocol, cast
@@ -22,7 +22,7 @@ from agentloupe.ports.protocols import Boundary, Opener, Opening, Perform, Serve
 from agentloupe.ports.streams import Piece, StreamBoundary
 from agentloupe.verbs.onstart.sitecustomize import HERE, SPEC
 from agentloupe.words.call import Call
-from agentloupe.words.errors import UsageError
+from agentloupe.words.errors import ReplayMismatch, UsageError
 from agentloupe.words.jsontext import Json, dumps
 
 __all__ = ["OPENERS", "Launch", "begin", "leave_at_once", "main_name"]
@@ -31,6 +31,7 @@ OPENERS: dict[str, str] = {
     "record": "agentloupe.verbs.launched:record_launch",
     "replay": "agentloupe.verbs.isolated:replay_launch",
     "fork": "agentloupe.verbs.forkchild:fork_launch",
+    "resume": "agentloupe.verbs.resuming:resume_launch",
 }
 """Verb -> `module:function`; the function takes the spec and gives a `Launch`."""
 
@@ -77,7 +78,7 @@ def begin(spec: dict[str, Json]) -> None:
 
 
 def _for_this_process_only() -> None:
-    """A replay and a fork are one process: what it starts is not the run, and must not take itself for it."""
+    """A replay, a fork and a resumed run are one process: what it starts is not the run, and must not take itself for it."""
     os.environ.pop(SPEC, None)
     places = [place for place in os.environ.get("PYTHONPATH", "").split(os.pathsep) if place and place != HERE]
     if places:
@@ -102,7 +103,8 @@ class _Ending:
         self._pid = -1
         self._left.close()
         error = self._exits.found()
-        self._whole.ended(error)
+        with suppress(ReplayMismatch):  # the verdict is in what the launch has to say
+            self._whole.ended(error)
         self._launch.ended(error)
 
     def at_once(self, status: int) -> NoReturn:

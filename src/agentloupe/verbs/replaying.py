@@ -49,12 +49,15 @@ __all__ = [
     "Wishes",
     "agent_for",
     "agent_named",
+    "arguments_of",
+    "command_for",
     "debug_here",
     "names_file",
     "open_run",
     "open_tape",
     "replay",
     "replayer_for",
+    "rules_in",
     "run_replayed",
     "shut_off",
     "to_the_end",
@@ -307,11 +310,11 @@ def _opens_itself(tape: Tape) -> bool:
     return tape.recording.body(tape.started.input_digest) is None
 
 
-def command_for(tape: Tape) -> str:
-    """The command that replays a recording, as far as its snapshot tells."""
+def command_for(tape: Tape, verb: str = "replay") -> str:
+    """The command that replays (or resumes) a recording, as far as its snapshot tells."""
     import shlex
 
-    run = f"agentloupe replay {shlex.quote(tape.recording.run_id)}"
+    run = f"agentloupe {verb} {shlex.quote(tape.recording.run_id)}"
     argv = tape.started.attrs.get("argv")
     if isinstance(argv, list) and argv:
         return f"{run} -- {shlex.join(map(str, argv))}"

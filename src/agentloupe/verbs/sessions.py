@@ -25,7 +25,15 @@ from agentloupe.words.event import Head
 from agentloupe.words.jsontext import Json
 from agentloupe.words.run import Owner, Run
 
-__all__ = ["RecordOpener", "RecordSession", "default_store", "open_session", "rules_of", "settings_here"]
+__all__ = [
+    "RecordOpener",
+    "RecordSession",
+    "default_store",
+    "open_session",
+    "rules_of",
+    "settings_here",
+    "without_secrets",
+]
 
 _log = logging.getLogger("agentloupe")
 
@@ -201,7 +209,7 @@ class RecordOpener:
         known = {"task_id": task_id, "entry": opening.entry}
         facts.update({label: value for label, value in known.items() if value is not None})
         if self._argv is not None:
-            facts["argv"] = list[Json](_without_secrets(self._argv, rules))
+            facts["argv"] = list[Json](without_secrets(self._argv, rules))
         return Started(
             agent=opening.agent,
             name=self._name or opening.name or opening.agent,
@@ -219,7 +227,7 @@ def _schedule(settings: Settings, run_id: str) -> Schedule:
     return Schedule(mode=settings.schedule if supported() is None else "off", salt=zlib.crc32(run_id.encode()))
 
 
-def _without_secrets(argv: Sequence[str], rules: Rules) -> list[str]:
+def without_secrets(argv: Sequence[str], rules: Rules) -> list[str]:
     """A command line as it may be kept: `--api-key VALUE` and what looks like a credential are taken out."""
     kept: list[str] = []
     option = ""

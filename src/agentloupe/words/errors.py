@@ -8,6 +8,7 @@
     ├── Refused                       3   refused
     │   ├── ForkRefused               3   fork_refused
     │   ├── ReplayRefused             3   replay_refused
+    │   ├── ResumeRefused             3   resume_refused
     │   ├── EffectRefused             3   effect_refused
     │   └── OwnerAlive                3   owner_alive
     ├── CassetteMiss                  3   cassette_miss
@@ -34,6 +35,7 @@ A message names the place and the way out, and never holds a payload.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 __all__ = [
@@ -54,6 +56,7 @@ __all__ = [
     "Refused",
     "ReplayMismatch",
     "ReplayRefused",
+    "ResumeRefused",
     "RunNotFound",
     "StepNotFound",
     "StoreBusy",
@@ -127,6 +130,27 @@ class ReplayRefused(Refused):
     """A replay cannot start. `reason`: no_code, limited, control_flow, trace_only, running, empty, ..."""
 
     code = "replay_refused"
+
+
+class ResumeRefused(Refused):
+    """A run cannot go on. `reason`: finished, fork, imported, limited, control_flow, no_code, open_intent, diverged, ...
+
+    Attributes:
+        intents: for `open_intent`: each effect whose outcome nobody saw, as JSON; no payloads.
+    """
+
+    code = "resume_refused"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str | None = None,
+        reason: str | None = None,
+        intents: tuple[Mapping[str, object], ...] = (),
+    ) -> None:
+        super().__init__(message, hint=hint, reason=reason)
+        self.intents = intents
 
 
 class EffectRefused(Refused):

@@ -257,6 +257,9 @@ class Schedule:
             return item
         if not self.live:
             return self._spare(loop)
+        if self.spare:  # the order is used up: what was due meanwhile is an input like any other
+            self.items |= self.spare
+            self.spare.clear()
         for item in list(self.items.values()):  # as they have arrived
             if item.dead():
                 del self.items[item.id]

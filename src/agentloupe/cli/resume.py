@@ -1,0 +1,65 @@
+"""`agentloupe resume`: a run whose process was killed goes on where it was."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from agentloupe.cli.common import AsJson, Database, Debug, RunRef, opened
+from agentloupe.cli.output import Output
+from agentloupe.words.errors import ResumeRefused, UsageError
+
+
+def command(
+    run: RunRef,
+    script: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[-- COMMAND...]", help="The script, as you would type it.", show_default=False),
+    ] = None,
+    code: Annotated[
+        str | None,
+        typer.Option(metavar="MODULE:FUNCTION", help="The agent, with its recorded arguments.", show_default=False),
+    ] = None,
+    force_owner: Annotated[
+        bool,
+        typer.Option("--force-owner", help="The run's process was on another host, and you know that it is gone."),
+    ] = False,
+    as_json: AsJson = False,
+    db: Database = None,
+    debug: Debug = False,
+) -> None:
+    """Go on with an interrupted run: its code runs again over the recording, and from its end for real, as the same run.
+
+    An effect that was begun and whose outcome nobody saw is a question to you: exit code 3, and nothing is tried again.
+    Example: agentloupe resume last -- python my_agent.py "a question"
+    """
+    from agentloupe.verbs.clients import wrapping_clients
+    from agentloupe.verbs.resuming import resume_code, resume_command
+
+    if code and script:
+        raise UsageError("resume takes --code or a command behind --, not both")
+    out = Output(as_json)
+    try:
+        with opened(db) as store:
+            if script:
+                done = resume_command(run, script, store=store, force_owner=force_owner)
+            else:
+                with wrapping_clients():
+                    done = resume_code(run, code, store=store, force_owner=force_owner)
+    except ResumeRefused as refused:
+        if not (as_json and refused.intents):
+            raise
+        record = {"code": refused.code, "reason": refused.reason, "message": refused.message, "hint": refused.hint}
+        out.document({"error": record, "intents": [dict(intent) for intent in refused.intents]})
+        raise typer.Exit(refused.exit_code) from None
+    if done.error is not None:
+        sys.excepthook(type(done.error), done.error, done.error.__traceback__)
+    status = done.run.status if done.run is not None else "unknown"
+    if as_json:
+        out.document({"run_id": done.run_id, "status": status, "served": done.served, "exit_code": done.exit_code})
+    else:
+        said = f"{done.served} call{'' if done.served == 1 else 's'} from the recording"
+        out.line(f"resumed {done.run_id}: {said}; it ended: {status}")
+    raise typer.Exit(done.exit_code if done.error is None else 1)

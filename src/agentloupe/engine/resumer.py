@@ -1,0 +1,510 @@
+"""The resumer: a recorder that follows the tape of its own run first, and writes on where the tape ends.
+
+    a run that was killed -> its code again: every call is answered from the tape and checked, up to the last event
+                          -> calls that were open are asked for again, everything after that is recorded as ever
+
+Nothing is written before the program has come beyond the tape: code that takes another road than the recorded one is
+stopped, and leaves the run as it was. Effects whose outcome nobody saw are questions, and are never tried again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+from typing import NoReturn, cast
+
+from agentloupe.engine.privacy import Rules, scrub
+from agentloupe.engine.recorder import FROM_MESSAGES, Recorder, status_of
+from agentloupe.engine.replayer import OWN_WORK, Replayer, Settings
+from agentloupe.engine.serving import LaneCursor
+from agentloupe.engine.tape import PATCHED, RecordedCall, Tape, outer_of
+from agentloupe.ports import ambient, codecs
+from agentloupe.ports.ambient import HasPlace, Place
+from agentloupe.ports.protocols import Perform, RunWriter, Serve
+from agentloupe.ports.schedule.core import STUCK_AFTER, Mode, Schedule
+from agentloupe.ports.scribe import Scribe
+from agentloupe.words.call import Attrs, Call, Outcome, OutcomeStatus
+from agentloupe.words.canonical import Json, key_of
+from agentloupe.words.errors import ReplayMismatch, ResumeRefused
+
+__all__ = ["Resumer", "check_resumable", "open_intents"]
+
+
+# --- may it go on? ----------------------------------------------------------------------------------------------------
+
+
+def open_intents(tape: Tape) -> list[dict[str, Json]]:
+    """Effects that were begun and whose outcome is not recorded: what a person must find out. No payloads."""
+    writes = [call for call in tape.calls if call.effect == "write" and call.status in ("open", "unknown")]
+    around = {call.outer for call in tape.calls if call.effect == "write" and call.inner}
+    # Running such a tool again would run the effects inside of it again, which went well.
+    outer = [call for call in tape.calls if call.status == "open" and call.kind == "tool" and call.call_id in around]
+    found = {call.call_id: call for call in (*writes, *outer)}
+    return [_question(call) for call in sorted(found.values(), key=lambda call: call.first_seq)]
+
+
+def _question(call: RecordedCall) -> dict[str, Json]:
+    return {
+        "sequence": call.first_seq,
+        "call_id": call.call_id,
+        "tool": call.name,
+        "effect": call.effect,
+        "status": call.status,
+        "arguments_digest": call.input_digest,
+        "idempotency_key": call.attrs.get("idempotency_key"),
+    }
+
+
+def check_resumable(tape: Tape) -> None:
+    """Raises `ResumeRefused` for a run that cannot go on, with the reason and the way out."""
+    started, run_id = tape.started.attrs, tape.recording.run_id
+    if any(event.type == "run.erased" for event in tape.recording.events):
+        raise _refused(run_id, "its bodies were deleted", "limited", "start it anew")
+    if tape.finished is not None:
+        status = tape.finished.attrs.get("status")
+        hint = "fork it from a step, or from the start, to run it again"
+        raise _refused(run_id, f"it has ended ({status})", "finished", hint)
+    if started.get("engine") == "imported":
+        raise _refused(run_id, "another program ran it", "imported", "fork it instead")
+    if started.get("parent_run_id") is not None:
+        raise _refused(run_id, "it is a fork", "fork", "fork its parent again")
+    outside = dict.fromkeys(call.name for call in tape.calls if call.attrs.get("provenance") == FROM_MESSAGES)
+    if outside:
+        raise _refused(
+            run_id,
+            f"tools ran outside the boundary, and would run again: {', '.join(outside)}",
+            "control_flow",
+            f"decorate these tools with @tool: {', '.join(outside)}; runs recorded with that can be resumed",
+        )
+    _check_intents(tape)
+
+
+def _check_intents(tape: Tape) -> None:
+    intents = open_intents(tape)
+    if not intents:
+        return
+    lines = [_asked(intent) for intent in intents]
+    raise ResumeRefused(
+        f"{tape.recording.run_id} stops at an open question: did this happen?\n  " + "\n  ".join(lines),
+        hint="ask whoever received it, by the key; it is never tried again blindly",
+        reason="open_intent",
+        intents=tuple(intents),
+    )
+
+
+def _asked(intent: Mapping[str, Json]) -> str:
+    digest, key = intent["arguments_digest"], intent["idempotency_key"]
+    what = "was begun, and nobody saw its end" if intent["status"] == "open" else "was stopped, with an unknown outcome"
+    told = f", idempotency key {key}" if key else ""
+    return (
+        f"sequence {intent['sequence']}: tool {intent['tool']} ({intent['effect']}) {what}; "
+        f"arguments digest {str(digest)[:12]}{told}"
+    )
+
+
+def _refused(run_id: str, why: str, reason: str, hint: str) -> ResumeRefused:
+    return ResumeRefused(f"{run_id} cannot go on: {why}", hint=hint, reason=reason)
+
+
+# --- the tape ---------------------------------------------------------------------------------------------------------
+
+
+class _Beyond(BaseException):
+    """A call that the tape does not have: from here on the run is new."""
+
+    def __init__(self, where: Place) -> None:
+        super().__init__()
+        self.where = where
+
+
+class _Unfinished(BaseException):
+    """A call whose end the tape does not have: it is asked for again."""
+
+    def __init__(self, recorded: RecordedCall) -> None:
+        super().__init__()
+        self.recorded = recorded
+
+
+class _Kept(Replayer):
+    """The tape, served and checked like a replay."""
+
+    def __init__(self, tape: Tape, rules: Rules, schedule: Schedule) -> None:
+        settings = Settings(scrub=lambda value: scrub(value, rules).value, rules=rules.digest)
+        super().__init__(tape, settings, schedule)
+        self._given: Json = None
+
+    def exhausted(self, path: str) -> bool:
+        """Whether a lane may go on: all its recorded calls were made, and what it belongs to had not ended."""
+        around = outer_of(path)
+        outer = self.tape.call(around) if around is not None else None
+        return self._lane(path).next() is None and (outer is None or outer.status == "open")
+
+    @property
+    def through(self) -> bool:
+        """Whether every recorded call was made again."""
+        return len(self._served) >= len(self.tape.driven)
+
+    @property
+    def last(self) -> RecordedCall | None:
+        """The call that was served last."""
+        return self._last
+
+    def said(self, recorded: RecordedCall) -> Json:
+        """The recorded answer of the call that was served last."""
+        if recorded.streamed:
+            return self.tape.recording.body(recorded.output_digest)
+        return self._given
+
+    def _output(self, recorded: RecordedCall) -> Json:
+        self._given = super()._output(recorded)
+        return self._given
+
+    def took(self, recorded: RecordedCall) -> None:
+        """A call of the tape was made again, and is performed again."""
+        self._last = recorded
+        self._served.add(recorded.call_id)
+
+    def settle(self) -> None:
+        """The program has ended. Raises `ReplayMismatch` where it left out a recorded call."""
+        with self._lock:
+            self._ended = True
+            self._streams.ended()
+            if self._stop is not None:
+                raise self._stop
+            for path in self.tape.lanes:
+                self._leftovers(path)
+            self._timers_left()
+
+    def _disagree(self, lane: LaneCursor, made: tuple[Call, Place, str, Json]) -> RecordedCall:
+        where = made[1]
+        if lane.next() is None and self.exhausted(where.lane):
+            raise _Beyond(where)
+        return super()._disagree(lane, made)
+
+    def _answer(self, call: Call, where: Place, recorded: RecordedCall) -> Serve | Perform:
+        if recorded.status == "open" and recorded.kind not in OWN_WORK:
+            raise _Unfinished(recorded)
+        answer = super()._answer(call, where, recorded)
+        token = answer.token if isinstance(answer, Perform) else None
+        if isinstance(token, HasPlace) and recorded.span_id is not None:
+            token.place = replace(token.place, span_id=recorded.span_id, parent_span_id=recorded.parent_span_id)
+        return answer
+
+    def _compare_own(self, recorded: RecordedCall, status: str, output: Json) -> None:
+        if recorded.status != "open":
+            super()._compare_own(recorded, status, output)
+
+
+# --- the run ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """What `attempt.started` says, beside what the tape tells.
+
+    Attributes:
+        facts: further structure: entry, argv.
+        bodies: values by what they are: snapshot.
+    """
+
+    facts: Attrs = field(default_factory=dict[str, Json])
+    bodies: Mapping[str, Json] = field(default_factory=dict[str, Json])
+
+
+class Resumer(Recorder):
+    """Goes on with one run. Safe to call from several threads.
+
+    Args:
+        writer: of the run that was taken over.
+        tape: of the run, checked by `check_resumable`.
+        rules: of secret removal, those that the run was recorded with.
+        declared: names of the tools that the program has declared, asked when it matters.
+        attempt: what is said of the new attempt.
+        mode: how much of the program's order is waited for; stuck_after: see `replayer.Settings`.
+        strict, refuse_writes: see `Recorder`.
+
+    Attributes:
+        kept: the tape, being followed.
+        refusal: why the run does not go on, if it does not.
+        begun: the program has come beyond the tape, and the run goes on.
+    """
+
+    forgettable = False
+
+    def __init__(
+        self,
+        writer: RunWriter,
+        tape: Tape,
+        *,
+        rules: Rules,
+        declared: Callable[[], Collection[str]] = tuple,
+        attempt: Attempt | None = None,
+        mode: Mode = "exact",
+        stuck_after: float = STUCK_AFTER,
+        strict: bool = False,
+        refuse_writes: bool = True,
+    ) -> None:
+        started = tape.started
+        # First the order of the tape; inputs of what is new come as they come.
+        schedule = Schedule(tape.turns(), mode=mode, stuck_after=stuck_after, salt=tape.salt)
+        task_id = started.attrs.get("task_id")
+        super().__init__(
+            writer,
+            Scribe(
+                trace_id=started.trace_id or ambient.new_trace_id(),
+                root_span=started.span_id or ambient.new_span_id(),
+                epoch=writer.owner.epoch,
+            ),
+            rules=rules,
+            scope=task_id if isinstance(task_id, str) else tape.recording.run_id,
+            strict=strict,
+            refuse_writes=refuse_writes,
+            schedule=schedule,
+        )
+        self.tape = tape
+        self.kept = _Kept(tape, rules, schedule)
+        self.refusal: ResumeRefused | None = None
+        self.begun = False
+        self._declared = declared
+        self._attempt = attempt or Attempt()
+        self._asked_before: set[str] = set()
+        self._early: list[tuple[str, str, Attrs]] = []
+        self._joined = {event.lane for event in tape.recording.events if event.type == "task.joined"}
+        self._remember(tape)
+
+    def _remember(self, tape: Tape) -> None:
+        """What the recorder of the earlier attempts knew."""
+        self._lanes.update(tape.lanes)
+        for call in tape.calls:
+            if call.kind == "tool":
+                self._watch.performed(call.name)
+            if call.effect == "write" and call.input_key is not None:
+                counted = (call.name, call.input_key)
+                self._writes[counted] = self._writes.get(counted, 0) + 1
+        self.model_calls = sum(call.kind == "llm" for call in tape.calls)
+        asked = [call.input_digest for call in tape.driven if call.kind == "llm" and call.input_digest is not None]
+        if asked:
+            # What was asked last is stored already: the next requests are told by what they share with it.
+            self._scribe.packer.adopt(asked[-1], tape.recording.get)
+
+    # --- the boundary -------------------------------------------------------------------------------------------------
+
+    def decide(self, call: Call) -> Serve | Perform:  # type: ignore[override]  # a tape answers too
+        """From the tape while there is one; then as every recorder."""
+        if self.refusal is not None:
+            raise self._signal()
+        if self.begun and self.kept.through and not self._is_mark(call):
+            return super().decide(call)
+        with self._lock:
+            return self._follow(call)
+
+    def _follow(self, call: Call) -> Serve | Perform:
+        if self._is_mark(call) and self._new_mark(call):
+            return self.decide_at(call, ambient.place())
+        try:
+            answer = self.kept.decide(call)
+        except _Beyond as beyond:
+            self._begin()
+            return self.decide_at(call, beyond.where)
+        except _Unfinished as unfinished:
+            return self._again(call, unfinished.recorded)
+        except ReplayMismatch:
+            self.diverged()
+            raise
+        self._learn(call)
+        return answer
+
+    def _is_mark(self, call: Call) -> bool:
+        return call.kind == "check" and call.name.startswith(PATCHED)
+
+    def _new_mark(self, call: Call) -> bool:
+        """Whether a deliberate change of the code is met for the first time, and beyond the tape: then it holds."""
+        key = key_of(call.kind, call.name, call.input)
+        if key in self._asked_before or self.tape.with_key(key) or not (self.begun and self.kept.through):
+            self._asked_before.add(key)
+            return False
+        return True
+
+    def _again(self, call: Call, recorded: RecordedCall) -> Perform:
+        """An open call: nobody saw its end, and asking again changes nothing."""
+        if recorded.effect == "write":
+            self._refuse(
+                _refused(self.run_id, f"the outcome of {recorded.name} is not known", "open_intent", "ask for it")
+            )
+        self.kept.took(recorded)
+        self._begin()
+        span, parent = recorded.span_id or ambient.new_span_id(), recorded.parent_span_id
+        inner = len(self.tape.lane(f"{recorded.call_id}~"))
+        return self.decide_at(call, Place(recorded.lane, recorded.n, span, parent), inner_calls=inner)
+
+    def _learn(self, call: Call) -> None:
+        """What a served model answer says of tools; one that asks for a tool which nobody knows may not be gone beyond."""
+        recorded = self.kept.last
+        if call.kind != "llm" or recorded is None or recorded.status != "ok" or recorded.output_digest is None:
+            return
+        self._watch.requested(call.input)
+        self._watch.answered(self.kept.said(recorded), call.input)
+        if not self.kept.exhausted(recorded.lane):
+            return
+        unknown = [name for name in self._watch.never_seen() if name not in self._declared()]
+        if unknown:
+            names = ", ".join(unknown)
+            self._refuse(
+                _refused(
+                    self.run_id,
+                    f"the last answer asks for tools that are not declared, and may have run unseen: {names}",
+                    "control_flow",
+                    f"decorate these tools with @tool: {names}",
+                )
+            )
+
+    def finished(self, perform: Perform, value: object) -> object:
+        """Takes the result of what was performed, or of the program's own work."""
+        recorded = _recorded(perform)
+        if recorded is None:
+            return super().finished(perform, value)
+        with self._lock:
+            self._own_work(perform, recorded, lambda: self.kept.finished(perform, value), "ok", value)
+        return value
+
+    def failed(self, perform: Perform, error: BaseException) -> None:
+        """Takes the exception of what was performed, or of the program's own work."""
+        recorded = _recorded(perform)
+        if recorded is None:
+            super().failed(perform, error)
+            return
+        with self._lock:
+            self._own_work(perform, recorded, lambda: self.kept.failed(perform, error), status_of(error), error)
+
+    def _own_work(
+        self,
+        perform: Perform,
+        recorded: RecordedCall,
+        compare: Callable[[], object],
+        status: OutcomeStatus,
+        value: object,
+    ) -> None:
+        """A nested agent, a state change or a check, done again; one that was open ends now."""
+        try:
+            compare()
+        except ReplayMismatch:
+            self.diverged()
+            raise
+        if recorded.status == "open" and not self.kept.stopped:
+            self._begin()
+            call = Call(kind=recorded.kind, name=recorded.name, input=None, encode=_wire, decode=codecs.decode)
+            where = cast("HasPlace", perform.token).place
+            outcome = Outcome(status=status, output=self._scrubbed(_wire(value), f"result of {call.name}").value)
+            self._book.append(self._scribe.closed(call, where, recorded.input_key or "", outcome, ambient.now()))
+
+    # --- the schedule -------------------------------------------------------------------------------------------------
+
+    def log(self, type: str, lane: str, facts: Attrs) -> None:
+        """Stores an event of the schedule that the tape does not have. Never raises."""
+        if type == "task.joined" and lane in self._joined:
+            return
+        if type == "schedule.marked" and not self.begun:
+            self._early.append((type, lane, facts))
+            return
+        self._begin()
+        super().log(type, lane, facts)
+
+    def stands_still(self, awaited: str | None) -> None:
+        """The program is quiet, and what its tape has next does not come."""
+        self.kept.stands_still(awaited)
+        self._if_stopped()
+
+    def cancelled(self, id: str) -> None:
+        """The program has cancelled what was handed to it in the recording."""
+        self.kept.cancelled(id)
+        self._if_stopped()
+
+    def _if_stopped(self) -> None:
+        if self.kept.stopped:
+            self.diverged()
+
+    def ran_off(self, what: str, inner: bool) -> None:
+        """Code without a place in the run: over the tape that might be done for the second time, so it is refused."""
+        if not inner and not (self.begun and self.kept.through):
+            self._refuse(
+                _refused(
+                    self.run_id, f"{what} ran outside the run's context", "control_flow", "run it inside of the run"
+                )
+            )
+        super().ran_off(what, inner)
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    def end(self, status: OutcomeStatus, output: Json, facts: Attrs) -> None:
+        """Ends the run, if the program came to the end of its tape. Never raises; see `refusal`."""
+        if self.refusal is None and not self._over:
+            try:
+                self.kept.settle()
+            except ReplayMismatch:
+                self.diverged()
+        if self.refusal is not None:
+            self.give_up()
+            return
+        self._begin()
+        super().end(status, output, facts)
+
+    @property
+    def over(self) -> bool:
+        """Whether the run has ended, or was given up."""
+        return self._over
+
+    def give_up(self) -> None:
+        """Leaves the run to whoever resumes it next. Idempotent."""
+        self._over = True
+        if self.schedule is not None:
+            self.schedule.close()
+        self._book.close()
+
+    def _begin(self) -> None:
+        """The program has come beyond the tape: says so, once."""
+        with self._lock:
+            if self.begun:
+                return
+            self.begun = True
+            events = self.tape.recording.events
+            open_calls = [call.call_id for call in self.tape.driven if call.status == "open" and call.kind != "agent"]
+            facts: dict[str, Json] = {
+                "attempt": 2 + sum(event.type == "attempt.started" for event in events),
+                "asked_again": list[Json](open_calls),
+                **self._attempt.facts,
+            }
+            self._book.append(self._scribe.attempted(facts, self._attempt.bodies, ambient.now()))
+            for mark in self._early:
+                super().log(*mark)
+            self._check_book()
+
+    # --- stopping -----------------------------------------------------------------------------------------------------
+
+    def diverged(self) -> None:
+        """The tape was left: the run does not go on, for the first such reason."""
+        if self.refusal is None:
+            self.refusal = ResumeRefused(
+                f"the code takes another road than {self.run_id} did: {self.kept.report().text()}",
+                hint="resume with the code that ran, or fork the run to go on with other code",
+                reason="diverged",
+            )
+
+    def _refuse(self, refusal: ResumeRefused) -> NoReturn:
+        self.refusal = self.refusal or refusal
+        if self.schedule is not None:
+            self.schedule.halt(self._signal)
+        raise self._signal()
+
+    def _signal(self) -> ReplayMismatch:
+        assert self.refusal is not None, "stopped"
+        return ReplayMismatch(self.refusal.message.partition("\n")[0], kind=self.refusal.reason or "refused")
+
+
+def _recorded(perform: Perform) -> RecordedCall | None:
+    """The recorded call behind the program's own work."""
+    found = getattr(perform.token, "recorded", None)
+    return found if isinstance(found, RecordedCall) else None
+
+
+def _wire(value: object) -> Json:
+    return codecs.encode(value).wire
