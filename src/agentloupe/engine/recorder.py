@@ -215,6 +215,9 @@ class Recorder:
         if isinstance(value, Streamed):
             self._ended(turn, perform, value)
             return value
+        if turn.call.cheap and turn.call.kind in _PLAIN_READS and turn.call.input is None and not perform.facts:
+            self._read(turn, value)
+            return value
         took = _took(turn, perform)
         lost: Sequence[tuple[str, str]] = ()
         try:
@@ -515,7 +518,7 @@ class Recorder:
 
     def _close(self, turn: _Turn, status: OutcomeStatus, output: Json, facts: Attrs, took: float) -> None:
         if self._over:
-            self._say("late", f"run {self.run_id} has ended: the end of call {turn.call.name!r} is kept out of it")
+            self._late(turn.call)
             return
         if not turn.recorded:
             return
@@ -536,6 +539,24 @@ class Recorder:
             closed = self._scribe.closed(call, turn.place, turn.key, outcome, ambient.now())
             self._book.append(closed if rest is None else entries([rest, closed]))
         self._check_book()
+
+    def _late(self, call: Call) -> None:
+        self._say("late", f"run {self.run_id} has ended: the end of call {call.name!r} is kept out of it")
+
+    def _read(self, turn: _Turn, value: object) -> None:
+        """Stores what the program read of clock, chance and ids: no secret, and there are many. Never raises."""
+        try:
+            output, _ = self._encode(turn.call, value)
+            with self._lock:
+                if self._over:
+                    self._late(turn.call)
+                elif turn.recorded:
+                    entry = self._scribe.read(turn.call, turn.place, turn.key, output, ambient.now())
+                    self._book.append(entry)
+            if self._book.failed is not None:
+                self._check_book()
+        except Exception as fault:  # noqa: BLE001  # see decide
+            self._trouble(fault)
 
     def _clean_output(self, call: Call, output: Json) -> Scrubbed:
         if call.kind == "env":  # the variable's name says what its value is

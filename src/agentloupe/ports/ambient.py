@@ -66,7 +66,16 @@ T = TypeVar("T")
 
 def now() -> str:
     """The time: UTC, ISO 8601 with microseconds and `Z`."""
-    return datetime.now(UTC).isoformat(timespec="microseconds")[:-6] + "Z"
+    seconds, rest = divmod(time.time_ns(), 1_000_000_000)
+    of, text = _second[0]
+    if of != seconds:
+        text = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+        _second[0] = seconds, text
+    return f"{text}.{rest // 1000:06d}Z"
+
+
+_second: list[tuple[int, str]] = [(-1, "")]
+"""The last second that was asked for, and its text: both in one, so that several threads may use it."""
 
 
 def monotonic_ms() -> float:
@@ -108,10 +117,13 @@ if hasattr(os, "register_at_fork"):
 
 def new_event_id() -> str:
     """A UUIDv7 (RFC 9562): 48 bits of milliseconds, then chance from the operating system."""
-    chance = int.from_bytes(_pool.take(10), "big")
-    value = (time.time_ns() // 1_000_000) << 80 | 0x7 << 76 | (chance >> 68) << 64 | 0x2 << 62 | chance & (1 << 62) - 1
-    text = f"{value:032x}"
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+    chance = _pool.take(10).hex()
+    time_ms = f"{time.time_ns() // 1_000_000:012x}"
+    variant = _VARIANT[chance[3]]
+    return f"{time_ms[:8]}-{time_ms[8:]}-7{chance[:3]}-{variant}{chance[4:7]}-{chance[7:19]}"
+
+
+_VARIANT = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
 
 
 def random_hex(digits: int) -> str:

@@ -17,8 +17,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, cast
@@ -169,8 +168,12 @@ class Packer:
         """
         if shared_lists and isinstance(value, dict) and not _is_mark(value):
             return self.request(value)[0]
-        with self._taking_back():
+        self._new = []
+        try:
             digest = self._body(self._inner(value, dumps(value), _LEVELS))
+        except Exception:
+            self._take_back(self._known)
+            raise
         return Packed(digest, self._new)
 
     def request(self, value: dict[str, Json]) -> tuple[Packed, str]:
@@ -180,7 +183,9 @@ class Packer:
         """
         if _is_mark(value):
             return self.pack(value), key_of("llm", "", value)
-        with self._taking_back():
+        self._new = []
+        known = dict(self._known)
+        try:
             lists = {name: item for name in SHARED_LISTS if isinstance(item := value.get(name), list)}
             rest = self._rest({name: item for name, item in value.items() if name not in lists})
             told: dict[str, bytes] = {}
@@ -190,20 +195,16 @@ class Packer:
             parts = rest.parts
             members = [b"%s:%s" % (_name(name), told[name] if name in told else parts[name]) for name in value]
             digest = self._body(b"{%s}" % b",".join(members))
+        except Exception:
+            self._take_back(known)
+            raise
         return Packed(digest, self._new), request_key(rest.canonical, digests)
 
-    @contextmanager
-    def _taking_back(self) -> Generator[None]:
-        """What is made on the way to an error is not given out, so nothing may refer to it later."""
-        self._new = []
-        known = dict(self._known)
-        try:
-            yield
-        except Exception:
-            self._given.difference_update(body.digest for body in self._new)
-            self._known = known
-            self._rests.clear()
-            raise
+    def _take_back(self, known: dict[str, list[_Known]]) -> None:
+        """What was made on the way to an error is not given out, so nothing may refer to it later."""
+        self._given.difference_update(body.digest for body in self._new)
+        self._known = known
+        self._rests.clear()
 
     def forget(self) -> None:
         """Starts anew, after bodies that were given out could not be stored: nothing refers to them any more."""

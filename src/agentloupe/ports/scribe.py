@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from agentloupe.ports.ambient import Place, new_event_id
 from agentloupe.ports.pack import Body, Packer
 from agentloupe.ports.protocols import Durability
 from agentloupe.words.call import NO_ATTRS, Attrs, Call, Outcome
 from agentloupe.words.canonical import Json, key_of
-from agentloupe.words.event import Draft
+from agentloupe.words.event import SCHEMA_VERSION, Draft
 
 __all__ = ["Entry", "Scribe", "Started", "entries"]
 
@@ -196,6 +197,13 @@ class Scribe:
         durability: Durability = "full" if call.effect == "write" else "grouped" if call.cheap else "commit"
         return Entry((draft,), tuple(bodies), durability)
 
+    def read(self, call: Call, where: Place, key: str, value: Json, at: str) -> Entry:
+        """`closed` of a plain read that went well: one event, and of its value only what stands in its body."""
+        packed = self.packer.pack(value)
+        kind = _CLOSING[call.kind][0]
+        draft = self._of(call, where, kind, at, input_key=key, output_digest=packed.digest, attrs=call.attrs)
+        return Entry((draft,), tuple(packed.bodies))
+
     def denied(self, call: Call, where: Place, key: str, why: str, at: str) -> Entry:
         """A tool call that was not allowed to run."""
         bodies: list[Body] = []
@@ -245,25 +253,32 @@ class Scribe:
         source: str | None = None,
         bodies: Mapping[str, str] | None = None,
     ) -> Draft:
-        return Draft(
-            type=kind,
-            event_id=new_event_id(),
-            recorded_at=at,
-            call_id=where.call_id,
-            trace_id=self.trace_id,
-            span_id=where.span_id,
-            parent_span_id=where.parent_span_id or self.root_span,
-            lane=where.lane,
-            n=where.n,
-            source=source,  # type: ignore[arg-type]  # one of Source, checked by Outcome
-            owner_epoch=self.epoch,
-            name=call.name,
-            input_key=input_key,
-            input_digest=input_digest,
-            output_digest=output_digest,
-            bodies=bodies or {},
-            attrs=attrs,
-        )
+        said: dict[str, Any] = {
+            "type": kind,
+            "event_id": new_event_id(),
+            "recorded_at": at,
+            "schema_version": SCHEMA_VERSION,
+            "call_id": where.call_id,
+            "trace_id": self.trace_id,
+            "span_id": where.span_id,
+            "parent_span_id": where.parent_span_id or self.root_span,
+            "lane": where.lane,
+            "n": where.n,
+            "owner_epoch": self.epoch,
+            "name": call.name,
+            "input_key": input_key,
+        }
+        if input_digest is not None:
+            said["input_digest"] = input_digest
+        if output_digest is not None:
+            said["output_digest"] = output_digest
+        if source is not None:
+            said["source"] = source
+        if bodies:
+            said["bodies"] = dict(bodies)
+        if attrs:
+            said["attrs"] = dict(attrs)
+        return Draft.of(said)
 
     def _draft(
         self,

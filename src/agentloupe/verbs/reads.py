@@ -12,6 +12,7 @@ import random as chance
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, TypeVar, cast, overload
 
 from agentloupe.engine.tape import PATCHED
@@ -36,8 +37,18 @@ def _lost(encoded: codecs.Encoded) -> tuple[tuple[str, str], ...]:
 def _read(kind: Kind, name: str, perform: Callable[[], T], arguments: Json = None) -> T:
     if ambient.current() is None:
         return perform()
-    call = Call(kind=kind, name=name, input=arguments, encode=_encode, decode=codecs.decode, cheap=True)
+    call = _plain(kind, name) if arguments is None else _call(kind, name, arguments)
     return ambient.call(call, perform)
+
+
+def _call(kind: Kind, name: str, arguments: Json) -> Call:
+    return Call(kind=kind, name=name, input=arguments, encode=_encode, decode=codecs.decode, cheap=True)
+
+
+@lru_cache(256)
+def _plain(kind: Kind, name: str) -> Call:
+    """A read without arguments is the same call every time."""
+    return _call(kind, name, None)
 
 
 # --- clock, chance, ids, environment ----------------------------------------------------------------------------------

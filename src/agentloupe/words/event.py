@@ -221,6 +221,13 @@ class Draft:
     def __init__(self, **said: Unpack[Said]) -> None:
         _put(self, _set(said))
 
+    @staticmethod
+    def of(said: dict[str, Any]) -> Draft:
+        """A draft of fields that are all set, known and of the right types; they belong to it from now on."""
+        made = object.__new__(Draft)
+        _put(made, said)
+        return made
+
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and vars(other) == vars(self)
 
