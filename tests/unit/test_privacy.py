@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from agentloupe.engine import privacy
 from agentloupe.engine.credentials import cookie_text, field_rule
-from agentloupe.engine.privacy import NO_RULES, Rules, Scrubbed, rules_from, scrub_text
+from agentloupe.engine.privacy import NO_RULES, Rules, Scrubbed, by_name, by_position, rules_from, scrub_text
 from agentloupe.engine.scrubber import Scrubber
 from agentloupe.ports import codecs
 
@@ -91,6 +91,12 @@ SHAPED = {
     "google": _fake("AI" + "za", 35),
     "stripe": _fake("sk" + "_live_", 24),
     "jwt": ".".join(("eyJ" + "hbGciOiJIUzI1NiJ9", "eyJ" + "zdWIiOiIxMjM0In0", "c2lnbmF0dXJl")),
+    "telegram": "123456789:" + _fake("A" + "A", 34),
+    "vault": _fake("hv" + "s.", 30),
+    "langsmith": "lsv2" + "_pt_" + "0123456789abcdef" * 2 + "_0123456789",
+    "tavily": _fake("tv" + "ly-", 28),
+    "google client": _fake("GOC" + "SPX-", 28),
+    "shopify": "shp" + "at_" + "0123456789abcdef" * 2,
     "pem": "-----BEGIN RSA " + "PRIVATE KEY-----\nMIIEow\nabc=\n-----END RSA " + "PRIVATE KEY-----",
     "pem, cut": "-----BEGIN " + "PRIVATE KEY-----\nMIIEow\nabc=",
 }
@@ -124,6 +130,22 @@ def test_shapes_are_found_in_any_text(secret: str, frame: str) -> None:
         ("Cookie: sid=1; theme=dark", "Cookie: sid=[removed:cookie]; theme=dark"),
         ('{"a": "{\\"token\\": \\"x\\\\\\"y\\"}"}', '{"a": "{\\"token\\": \\"[removed:token]\\"}"}'),
         ('cut off: {"token": "abc", "rest', 'cut off: {"token": "[removed:token]", "rest'),
+        ("https://x.invalid/cb#access_token=abc&state=1", "https://x.invalid/cb#access_token=[removed:token]&state=1"),
+        (
+            "https://s.invalid/f?X-Amz-Signature=0123456789abcdef&x=1",
+            "https://s.invalid/f?X-Amz-Signature=[removed:signed-url]&x=1",
+        ),
+        ("https://b.invalid/c?sv=1&sig=abcdefghijklmnopqr%3D", "https://b.invalid/c?sv=1&sig=[removed:signed-url]"),
+        (
+            "https://hooks.slack.com/services/T01234567/B0123/" + "abcdefghijkl",
+            "https://hooks.slack.com/services/T01234567/B0123/[removed:webhook]",
+        ),
+        ("/api/webhooks/123456789012/" + "abcdefghij-k", "/api/webhooks/123456789012/[removed:webhook]"),
+        (
+            '--b\r\nContent-Disposition: form-data; name="password"\r\nX-A: b\r\n\r\na b\nc\r\n--b\r\nform-data; name="n"\r\n\r\n1\r\n--b--',
+            '--b\r\nContent-Disposition: form-data; name="password"\r\nX-A: b\r\n\r\n[removed:password]\r\n--b\r\nform-data; name="n"\r\n\r\n1\r\n--b--',
+        ),
+        ('{"a":"\\u00e9","token":"\\u00e9\\u00e9"}', '{"a":"\\u00e9","token":"[removed:token]"}'),
         ('{"pin":1,"password":1234,"n":[1.0]}', '{"pin":1,"password":"[removed:password]","n":[1.0]}'),
     ],
 )
@@ -219,6 +241,29 @@ def test_encoded_python_values_are_looked_into() -> None:
     assert isinstance(back, dict)
     assert back["mapping"] == {1: "x", "password": "[removed:password]"}
     assert back["tuple"] == ("[removed:key]", 1)
+
+
+def test_headers_by_any_name_and_bytes_in_base_64() -> None:
+    content = base64.b64encode(b'\xff{"password": "hunter2"}').decode()
+    value = {"headers": [["X-Custom-Token", "abc"], ["Accept", "json"]], "base64": content}
+    found: Any = scrub(value, RULES).value
+    assert found["headers"] == [["X-Custom-Token", "[removed:token]"], ["Accept", "json"]]
+    assert base64.b64decode(found["base64"]) == b'\xff{"password": "[removed:password]"}'
+    image = {"base64": content, "media_type": "image/png"}
+    assert scrub(image, RULES).value is image
+
+
+def test_arguments_by_position_are_known_by_the_names_of_their_parameters() -> None:
+    arguments: Any = {"args": ["demo", "hunter2", 3], "kwargs": {"x": 1}}
+    clean = scrub(by_name(arguments, ("user", "password")), RULES)
+    assert by_position(clean.value, ("user", "password")) == {
+        "args": ["demo", "[removed:password]", 3],
+        "kwargs": {"x": 1},
+    }
+    assert clean.removed == ("$.args.password",)
+    assert by_position(by_name(arguments, ()), ()) == arguments
+    assert by_position({"args": {"a": 1}}, ()) == {"args": {"a": 1}}, "a tool may have a parameter of that name"
+    assert by_name(None, ("a",)) is None
 
 
 def test_names_that_are_secrets_themselves() -> None:
@@ -328,6 +373,13 @@ HOSTILE = (
     "bearer a",
     "-----BEGIN PRIVATE KEY",
     '"token":"',
+    'name="password"\r\n',
+    'name="password"\r\n\r\nx\r\n',
+    "/api/webhooks/1234567890",
+    "?sig=",
+    "&a=",
+    "?token=?",
+    "1234567890:AA",
     "{",
     "eyJ",
 )

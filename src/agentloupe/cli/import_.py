@@ -17,6 +17,10 @@ def command(
         list[Path],
         typer.Argument(metavar="FILE...", help="Files; their format is seen from their content.", show_default=False),
     ],
+    keep_secrets: Annotated[
+        bool,
+        typer.Option("--keep-secrets", help="Store credentials that the files hold; they are taken out otherwise."),
+    ] = False,
     as_json: AsJson = False,
     db: Database = None,
     debug: Debug = False,
@@ -30,7 +34,7 @@ def command(
 
     out = Output(as_json)
     with opened(db, create=True) as store:
-        reports = import_files(store, files)
+        reports = import_files(store, files, keep_secrets=keep_secrets)
     if as_json:
         out.document([report.as_json() for report in reports])
     for report in reports:
@@ -49,6 +53,11 @@ def command(
         out.line(
             f"{report.path}: {report.format}, {number_of(len(report.runs), 'run')}{known}: {counts}, {number_of(report.total('partial_steps'), 'partial step')}"
         )
+        removed = sum(run.removed for run in report.runs)
+        if removed:
+            out.line(
+                f"  {number_of(removed, 'credential')} {'was' if removed == 1 else 'were'} removed", style="yellow"
+            )
         if report.fidelity:
             out.line(f"  not kept by the source: {report.fidelity}", style="yellow")
         for place in report.quarantined:

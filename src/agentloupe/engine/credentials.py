@@ -167,9 +167,11 @@ class Shape:
         pattern: what is removed is its group `s`, or all of it.
         when: decides about one match by its name, group `n`; `None` means always.
         chars: and only if one of these characters occurs in it.
+        value: the value behind a match, looked for only where the name is one of a secret, so that a text of nothing but
+            names is not read to its end for each.
     """
 
-    __slots__ = ("chars", "fold", "needles", "pattern", "rule", "when")
+    __slots__ = ("chars", "fold", "needles", "pattern", "rule", "value", "when")
 
     def __init__(
         self,
@@ -181,6 +183,7 @@ class Shape:
         fold: bool = False,
         when: Callable[[re.Match[str]], str | None] | None = None,
         chars: str = "",
+        value: str = "",
     ) -> None:
         self.rule = rule
         self.needles = needles
@@ -188,9 +191,12 @@ class Shape:
         self.fold = fold
         self.when = when
         self.chars = chars
+        self.value = re.compile(value) if value else None
 
     def apply(self, text: str) -> str:
         """The text without what this shape finds."""
+        if self.value is not None:
+            return self._apply_by_name(text, self.value)
         if self.when is None:
             return self.pattern.sub(lambda match: self._cut(match, self.rule), text)
         parts: list[str] = []
@@ -202,6 +208,18 @@ class Shape:
                 continue
             parts += (text[start : match.start()], self._cut(match, rule))
             start = at = match.end()
+        return "".join((*parts, text[start:])) if parts else text
+
+    def _apply_by_name(self, text: str, value: re.Pattern[str]) -> str:
+        parts: list[str] = []
+        start = at = 0
+        while (match := self.pattern.search(text, at)) is not None:
+            at = match.end("n")
+            rule = field_rule(match["n"])
+            found = value.match(text, match.end()) if rule is not None else None
+            if rule is not None and found is not None and not found[0].startswith("[removed:"):
+                parts += (text[start : found.start()], mark(rule))
+                start = at = found.end()
         return "".join((*parts, text[start:])) if parts else text
 
     def _cut(self, match: re.Match[str], rule: str) -> str:
@@ -288,11 +306,53 @@ _TOKENS = "|".join(
         r"r8_[0-9A-Za-z]{30,}",
         r"npm_[0-9A-Za-z]{30,}",
         r"SG\.[0-9A-Za-z_-]{16,}\.[0-9A-Za-z_-]{16,}",
+        r"(?:xai|nvapi|tvly|pplx|gloo|fw|rpa|csk)-(?=[A-Za-z0-9_-]{0,200}\d)[A-Za-z0-9_-]{20,}",
+        r"lsv2_(?:pt|sk)_[0-9a-f]{32}_[0-9a-f]{8,}",
+        r"GOCSPX-[A-Za-z0-9_-]{24,}",
+        r"\d{8,10}:AA[A-Za-z0-9_-]{32,}",
+        r"(?:dop|doo|dor)_v1_[0-9a-f]{40,}",
+        r"shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32}",
+        r"glsa_[0-9A-Za-z]{32}_[0-9a-fA-F]{8}",
+        r"(?:hvs|hvb)\.[A-Za-z0-9_-]{24,}",
+        r"(?:dckr_pat|lin_api|sbp|ntn|figd|tskey-(?:api|auth))[_-](?=[A-Za-z0-9_-]{0,200}\d)[A-Za-z0-9_-]{24,}",
+        r"p[y]pi-AgE[A-Za-z0-9_-]{40,}",
+        r"AGE-SECRET-KEY-1[0-9A-Z]{40,}",
     )
 )
 _TOKEN_NEEDLES = (
     *("sk-", "sk_", "rk_", "whsec_", "gho_", "ghp_", "ghr_", "ghs_", "ghu_", "github_pat_", "glpat-", "AKIA", "ASIA"),
-    *("xox", "xapp-", "AIza", "ya29.", "gsk_", "hf_", "r8_", "npm_", "SG."),
+    *(
+        "xox",
+        "xapp-",
+        "AIza",
+        "ya29.",
+        "gsk_",
+        "hf_",
+        "r8_",
+        "npm_",
+        "SG.",
+        "xai-",
+        "nvapi-",
+        "tvly-",
+        "pplx-",
+        "gloo-",
+    ),
+    *(
+        "fw-",
+        "rpa-",
+        "csk-",
+        "lsv2_",
+        "GOCSPX-",
+        ":AA",
+        "_v1_",
+        "shpat_",
+        "shpca_",
+        "shppa_",
+        "shpss_",
+        "glsa_",
+        "hvs.",
+    ),
+    *("hvb.", "dckr_pat", "lin_api", "sbp_", "ntn_", "figd_", "tskey-", "-AgE", "AGE-SECRET-KEY-1"),
 )
 _ROOTS = ("key", "token", "secret", "pass", "pwd", "auth", "cookie", "credential", "bearer", "jwt", "connectionstring")
 """What every name that `field_rule` knows holds one of."""
@@ -340,7 +400,28 @@ SHAPES: tuple[Shape, ...] = (
     Shape(
         "query",
         ("=",),
-        r"[?&;](?P<n>[\w.\-%\[\]]{1,64})=(?P<s>[^&\s#\"'<>\\;]+)",
+        r"[?&;#](?P<n>[\w.\-%\[\]]{1,64})=",
+        value=r"[^&\s#\"'<>\\;]+",
+    ),
+    Shape(
+        "signed-url",
+        ("signature=", "sig="),
+        r"[?&](?:(?:x-(?:amz|goog)-)?signature|sig)=(?P<s>[^&\s#\"'<>\\;\[]{16,})",
+        flags=re.IGNORECASE,
+        fold=True,
+        chars="?&",
+    ),
+    Shape(
+        "webhook",
+        ("hooks.slack.com/", "/api/webhooks/"),
+        r"(?:hooks\.slack\.com/(?:services|workflows)/T\w{4,}/\w{4,}/(?:\d+/)?|/api/webhooks/\d{10,}/)(?P<s>[\w-]{10,})",
+    ),
+    Shape(
+        "multipart",
+        ("form-data;",),
+        r"\bname=\"(?P<n>[\w.\-\[\]]{1,64})\"(?:;[^\r\n]{0,500})?\r?\n(?:[A-Za-z][\w\-]{0,60}:[^\r\n]{0,500}\r?\n){0,9}\r?\n"
+        r"(?P<s>[^\r\n]+(?:\r?\n(?!--)[^\r\n]*){0,2000})",
+        fold=True,
         when=by_name,
     ),
     *(

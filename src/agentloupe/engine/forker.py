@@ -22,7 +22,7 @@ from agentloupe.engine.loop import Limits, Price, Spend, ToolFailed
 from agentloupe.engine.overrides import NO_OVERRIDES, Form, Overrides, compile_overrides
 from agentloupe.engine.pen import Answered, Pen
 from agentloupe.engine.policy import CASSETTE, Policy, Question, ToolRule, check_live, find_sandbox
-from agentloupe.engine.privacy import Rules, scrub
+from agentloupe.engine.privacy import Rules, by_name, by_position, named, scrub
 from agentloupe.engine.recorder import error_name, status_of
 from agentloupe.engine.replayer import Replayer, Settings
 from agentloupe.engine.tape import RecordedCall
@@ -242,7 +242,9 @@ class Forker:
             # What the parent asked at N is stored already: the fork's requests are told by what they share with it.
             scribe.packer.adopt(asked, plan.cut.recording.get)
         own = plan.engine == "own"
-        packed = {call_id: scribe.packer.pack(result) for call_id, result in plan.results.items()}
+        packed = {
+            call_id: scribe.packer.pack(scrub(result, plan.rules).value) for call_id, result in plan.results.items()
+        }
         self.prefix = copy_prefix(
             plan.cut,
             trace_id=scribe.trace_id,
@@ -300,6 +302,7 @@ class Forker:
 
     def decide(self, call: Call) -> Serve | Perform:
         """Before N: the tape. From N on: the model is performed, tools are answered by policy."""
+        call = named(call, lambda value: scrub(value, self.plan.rules).value)
         with self._lock:
             if self.stopped is not None:
                 raise self.stopped
@@ -754,4 +757,6 @@ class ForkOpener:
     def _same_arguments(self, opening: Opening) -> bool:
         plan = self.forker.plan
         recorded = plan.cut.recording.body(plan.cut.tape.started.input_digest)
-        return digest(recorded) == digest(scrub(opening.arguments, plan.rules).value)
+        return digest(recorded) == digest(
+            by_position(scrub(by_name(opening.arguments, opening.parameters), plan.rules).value, opening.parameters)
+        )

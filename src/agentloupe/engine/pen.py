@@ -42,8 +42,7 @@ class Pen(Recorder):
 
     def begin(self, what: Started, drafts: Sequence[Draft], bodies: Sequence[Body]) -> None:
         """Stores `run.started` and the kept prefix, in one."""
-        arguments = self._scrubbed(what.arguments, "arguments").value
-        started = self._scribe.started(replace(what, arguments=arguments), ambient.now())
+        started = self._scribe.started(self._clean_start(what), ambient.now())
         with self._lock:
             self._lanes.update(draft.lane for draft in drafts if draft.type == "task.forked" and draft.lane)
             self._book.append(entries([started, Entry(tuple(drafts), tuple(bodies), "commit")]))

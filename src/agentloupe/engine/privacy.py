@@ -12,17 +12,29 @@ texts, thinking signatures, encrypted content, ids, names in a JSON schema, toke
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 
 from agentloupe.engine.credentials import BUILT_IN, mark
 from agentloupe.engine.scrubber import Found, Scrubber
 from agentloupe.engine.streamscrubber import StreamScrubber
+from agentloupe.words.call import Call
 from agentloupe.words.canonical import digest
 from agentloupe.words.jsontext import Json
 
-__all__ = ["NO_RULES", "Rules", "Scrubbed", "StreamScrubber", "rules_from", "scrub", "scrub_text"]
+__all__ = [
+    "NO_RULES",
+    "Rules",
+    "Scrubbed",
+    "StreamScrubber",
+    "by_name",
+    "by_position",
+    "named",
+    "rules_from",
+    "scrub",
+    "scrub_text",
+]
 
 NOTHING: tuple[str, ...] = ()
 
@@ -116,6 +128,34 @@ def scrub_text(text: str, rules: Rules) -> str:
     """Removes credentials from one text (a message, a traceback, a log line)."""
     found = scrub(text, rules).value
     return found if isinstance(found, str) else ""
+
+
+def by_name(arguments: Json, parameters: Sequence[str]) -> Json:
+    """`{"args": [...], "kwargs": ...}` with its positional arguments under the names of their parameters.
+
+    A parameter's name may say that its value is a secret, however it is given. `by_position` is the reverse.
+    """
+    args = arguments.get("args") if isinstance(arguments, dict) else None
+    if not parameters or not isinstance(arguments, dict) or not isinstance(args, list):
+        return arguments
+    names = [*parameters[: len(args)], *(str(at) for at in range(len(parameters), len(args)))]
+    return {**arguments, "args": dict(zip(names, args, strict=True))}
+
+
+def by_position(arguments: Json, parameters: Sequence[str]) -> Json:
+    """See `by_name`."""
+    args = arguments.get("args") if parameters and isinstance(arguments, dict) else None
+    return (
+        {**arguments, "args": list(args.values())}
+        if isinstance(arguments, dict) and isinstance(args, dict)
+        else arguments
+    )
+
+
+def named(call: Call, scrub: Callable[[Json], Json]) -> Call:
+    """The call under the name that it is recorded under: without secrets (a path in a URL may hold one)."""
+    clean = scrub(call.name)
+    return call if clean == call.name or not isinstance(clean, str) else replace(call, name=clean)
 
 
 class _Held:

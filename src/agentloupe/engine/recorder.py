@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -18,7 +19,7 @@ from typing import cast
 import orjson
 
 from agentloupe.engine.book import Book
-from agentloupe.engine.privacy import Rules, Scrubbed, scrub
+from agentloupe.engine.privacy import Rules, Scrubbed, by_name, by_position, scrub, scrub_text
 from agentloupe.engine.streaming import Arriving, facts_of_stream, status_of_stream
 from agentloupe.engine.toolwatch import SeenResult, ToolWatch
 from agentloupe.ports import ambient, codecs
@@ -38,6 +39,7 @@ _log = logging.getLogger("agentloupe")
 
 _RANK: tuple[Coverage, ...] = ("full", "control_flow", "limited_replay", "trace_only", "lossy")
 _NOTES = 20
+_NAMES = 1000
 FROM_MESSAGES = "from_messages"
 """Provenance of a tool step that nobody saw run: a later request's messages told its result."""
 _SAID = frozenset({"state", "check"})  # said by the program, not done: they take no time
@@ -167,6 +169,7 @@ class Recorder:
         self._watch = ToolWatch()
         self._writes: dict[tuple[str, str], int] = {}
         self._said: set[str] = set()
+        self._names: dict[str, str] = {}
         self._over = False
         self._going_on: dict[str, Call] = {}
         self._streams: dict[str, Perform] = {}
@@ -195,6 +198,7 @@ class Recorder:
             if call.effect == "write" and self._refuse_writes:
                 raise EffectRefused(f"run {self.run_id} has ended: write effect {call.name!r} cannot be recorded")
             return Perform()
+        call = self._named(call)
         turn = _Turn(where, call) if inner_calls is None else _TurnAgain(where, call, inner_calls)
         perform = Perform(token=turn)
         try:
@@ -360,12 +364,30 @@ class Recorder:
         """Stores `run.started`. Never raises."""
         try:
             self._lower_for(unrecordable_in(what.arguments), "the agent's arguments")
-            arguments = self._scrubbed(what.arguments, "arguments").value
+            clean = self._clean_start(what)
             with self._lock:
-                self._book.append(self._scribe.started(replace(what, arguments=arguments), ambient.now()))
+                self._book.append(self._scribe.started(clean, ambient.now()))
             self._check_book()
         except Exception as fault:  # noqa: BLE001  # see decide
             self._trouble(fault)
+
+    def _clean_start(self, what: Started) -> Started:
+        """What `run.started` says, without secrets; the rules themselves are no secret and stay as they are."""
+        bodies = {
+            label: value if label == "rules" else self._scrubbed(value, label).value
+            for label, value in (what.bodies or {}).items()
+        }
+        return replace(
+            what,
+            agent=scrub_text(what.agent, self.rules),
+            name=scrub_text(what.name, self.rules),
+            arguments=by_position(
+                self._scrubbed(by_name(what.arguments, what.parameters), "arguments").value, what.parameters
+            ),
+            tags=tuple(scrub_text(tag, self.rules) for tag in what.tags),
+            facts=self._clean_facts(what.facts),
+            bodies=bodies,
+        )
 
     def end(self, status: OutcomeStatus, output: Json, facts: Attrs) -> None:
         """Stores `run.finished` and gives the run up. Later calls are kept out. Never raises; only the first counts."""
@@ -382,7 +404,7 @@ class Recorder:
             for call in self._going_on.values():
                 if call.effect == "write" or call.kind == "agent" or not self._scheduled:
                     self._covered.lower("limited_replay", f"{call.kind} {call.name} had not ended when the run did")
-            self._store_end(status, clean, {**facts, **self._outside(status)})
+            self._store_end(status, clean, self._clean_facts({**facts, **self._outside(status)}))
         except Exception as fault:  # noqa: BLE001  # see decide
             self._trouble(fault)
         finally:
@@ -409,7 +431,7 @@ class Recorder:
             self._covered.lower("lossy", f"the store failed meanwhile ({error_name(self._book.failed)})")
         attrs: dict[str, Json] = {**facts, "coverage": self._covered.level, "dropped": self._book.dropped}
         if self._covered.notes:
-            attrs["coverage_notes"] = list[Json](self._covered.notes)
+            attrs["coverage_notes"] = [scrub_text(note, self.rules) for note in self._covered.notes]
         if clean.removed:
             attrs["removed"] = list[Json](clean.removed)
         outcome = Outcome(status=status, output=clean.value, attrs=attrs)
@@ -417,6 +439,25 @@ class Recorder:
             self._book.append(self._scribe.finished(outcome, ambient.now()), last=True)
 
     # --- calls --------------------------------------------------------------------------------------------------------
+
+    def _named(self, call: Call) -> Call:
+        """The call under a name without secrets (a path in a URL may hold one); names are few and looked at once."""
+        clean = self._names.get(call.name)
+        if clean is None:
+            clean = scrub_text(call.name, self.rules)
+            if len(self._names) < _NAMES:
+                self._names[call.name] = clean
+        return call if clean == call.name else replace(call, name=clean)
+
+    def _clean_call(self, call: Call) -> Call:
+        """The call with its input and its facts without secrets; the very same when there are none."""
+        clean = self._scrubbed(by_name(call.input, call.parameters), f"arguments of {call.name}")
+        attrs = self._clean_facts(call.attrs)
+        if clean.removed:
+            attrs["removed"] = list[Json](clean.removed)
+        if not clean.removed and attrs == call.attrs:
+            return call
+        return replace(call, input=by_position(clean.value, call.parameters), attrs=attrs)
 
     def _open(self, turn: _Turn, perform: Perform) -> None:
         call = turn.call
@@ -432,10 +473,7 @@ class Recorder:
         if "not_recorded" in call.attrs:
             why = call.attrs["not_recorded"]
             self._covered.lower("limited_replay", f"{call.name} passed without a record ({why})")
-        clean = self._scrubbed(call.input, f"arguments of {call.name}")
-        if clean.removed:
-            attrs: dict[str, Json] = {**call.attrs, "removed": list[Json](clean.removed)}
-            turn.call = call = replace(call, input=clean.value, attrs=attrs)
+        turn.call = call = self._clean_call(call)
         with self._lock:
             if isinstance(turn, _TurnAgain):
                 self._asked_again(turn, call)
@@ -619,9 +657,10 @@ class Recorder:
         """One warning a topic and run. By `logging`, since a warning may be an error to the program."""
         if topic not in self._said:
             self._said.add(topic)
-            _log.warning(text)
-            if fault is not None:
-                _log.debug("the fault", exc_info=fault)
+            _log.warning(scrub_text(text, self.rules))
+            if fault is not None and _log.isEnabledFor(logging.DEBUG):
+                told = "".join(traceback.format_exception(fault))
+                _log.debug("the fault: %s", scrub_text(told, self.rules))
 
 
 def _took(turn: _Turn, perform: Perform) -> float:

@@ -20,6 +20,7 @@ from agentloupe.engine.expectations import Expectations, Expected
 from agentloupe.engine.explain import Explainer, digest_of
 from agentloupe.engine.guard import Leak
 from agentloupe.engine.playing import PlayedStreams
+from agentloupe.engine.privacy import by_name, by_position, named
 from agentloupe.engine.proof import unproven
 from agentloupe.engine.recorder import status_of
 from agentloupe.engine.report import LEVELS, Divergence, DivergenceKind, Level, ReplayReport, Side, Verdict
@@ -161,7 +162,8 @@ class Replayer:
             if self._ended:
                 raise self.strayed(f"{call.kind} {call.name}", caller())
             where = place()
-            given = self.settings.scrub(call.input)
+            given = by_position(self.settings.scrub(by_name(call.input, call.parameters)), call.parameters)
+            call = named(call, self.settings.scrub)
             key = key_of(call.kind, call.name, given)
             if call.kind == "check" and call.name.startswith(PATCHED):
                 return Serve(any(recorded.mark for recorded in self.tape.with_key(key)))

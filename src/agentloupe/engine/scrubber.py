@@ -154,11 +154,12 @@ class Scrubber:
         """A value under a name that means something to us."""
         if isinstance(item, str) and (rule == _OPAQUE or item.startswith("[removed:")):
             return item
+        if rule in (_BYTES, _MEDIA) and any(key in siblings for key in _MEDIA_NAMES):
+            return item
         if rule == _BYTES and isinstance(item, str):
             return self._bytes(item, found, depth)
         if rule == _MEDIA:
-            opaque = any(key in siblings for key in ("media_type", "mime_type", "mimeType", "format"))
-            return item if opaque else self._value(item, found, depth)
+            return self._value(item, found, depth)
         if rule == _PAIRS and isinstance(item, list):
             return self._pairs(item, found, depth)
         if rule in (_OPAQUE, _BYTES, _PAIRS):
@@ -310,7 +311,7 @@ class Scrubber:
         elif plain in UNTOUCHED or (words_of(name) or ("",))[-1] in ID_LIKE:
             rule = _OPAQUE
         else:
-            rule = _MEDIA if plain == "data" else field_rule(name)
+            rule = _FIXED[plain] if plain in _FIXED else field_rule(name)
         if len(self._names) < 20_000 and len(name) <= 128:
             self._names[name] = rule
         return rule
@@ -384,8 +385,10 @@ _OPAQUE = "<opaque>"
 _MEDIA = "<media>"
 _BYTES = "<bytes>"
 _PAIRS = "<pairs>"
+_FIXED = {"data": _MEDIA, "headers": _PAIRS, "base64": _BYTES}
+_MEDIA_NAMES = ("media_type", "mime_type", "mimeType", "format")
 _SPECIAL = frozenset({_OPAQUE, _MEDIA, _BYTES, _PAIRS})
-_WIRE = {"$bytes": _BYTES, "$bytearray": _BYTES, "$dict": _PAIRS, "$ordered": _PAIRS}
+_WIRE = {"$secret": _OPAQUE, "$bytes": _BYTES, "$bytearray": _BYTES, "$dict": _PAIRS, "$ordered": _PAIRS}
 """Forms of `codecs` whose inside is looked at in another way."""
 _SCHEMA_WORDS = frozenset({"type", "$ref", "anyOf", "oneOf", "allOf", "enum", "const"})
 _NAME_TO_SHOW = re.compile(r"[A-Za-z_$][\w.$\-]{0,63}")

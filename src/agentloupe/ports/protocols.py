@@ -119,6 +119,7 @@ class Opening:
         entry: `module:function` of the agent, or `None` (a `with recording(...)` block, a script).
         source_digest: digest of the agent's source text, if it can be read.
         root: whether the run gets a root step `agent.run`.
+        parameters: names of the positional arguments, for secret removal.
     """
 
     agent: str
@@ -130,6 +131,7 @@ class Opening:
     task_id: str | None = None
     root: bool = True
     strict: bool = False
+    parameters: tuple[str, ...] = ()
 
 
 class Session(Protocol):

@@ -59,6 +59,7 @@ class Started:
         engine: `own`, `generic` or `imported`.
         facts: further structure: task_id, arm, parent_run_id, forked_from_step, parent_hash, rules, limits, fidelity ...
         bodies: values by what they are: snapshot, overrides, policy ...
+        parameters: names of the positional arguments, for secret removal; not stored.
     """
 
     agent: str
@@ -68,6 +69,7 @@ class Started:
     tags: tuple[str, ...] = ()
     facts: Attrs = _NOTHING
     bodies: Mapping[str, Json] | None = None
+    parameters: tuple[str, ...] = ()
 
 
 class Scribe:

@@ -17,13 +17,16 @@ from pathlib import Path
 from typing import BinaryIO, Literal, cast
 
 from agentloupe.engine.costs import PriceTable, price_trace
+from agentloupe.engine.privacy import NO_RULES, Rules
 from agentloupe.engine.project import Projector, load_steps, project
+from agentloupe.engine.washing import suspicious, wash
 from agentloupe.exporters.jsonl import JsonLinesExporter
 from agentloupe.exporters.loupe_file import LoupeFileExporter
 from agentloupe.importers import detect
 from agentloupe.ports import ambient, codecs
 from agentloupe.ports.protocols import Exporter, ImportedRun, Store
 from agentloupe.ports.recording import Recording
+from agentloupe.verbs.sessions import rules_of, settings_here
 from agentloupe.words.canonical import Json
 from agentloupe.words.errors import (
     Corrupt,
@@ -49,11 +52,19 @@ _LARGEST_SUFFIX = 10_000
 
 @dataclass(frozen=True, slots=True)
 class RunReport:
-    """What became of one run of a file. `state`: `imported`, or `already there` (then nothing was changed)."""
+    """What became of one run of a file.
+
+    Attributes:
+        run_id: the id that it has here.
+        state: `imported`, or `already there` (then nothing was changed).
+        found: what the file says of it.
+        removed: how many credentials were taken out of it.
+    """
 
     run_id: str
     state: Literal["imported", "already there"]
     found: ImportedRun
+    removed: int = 0
 
     def as_json(self) -> dict[str, Json]:
         """The run as JSON, without any value of its events."""
@@ -66,6 +77,7 @@ class RunReport:
             "tool_calls": found.tool_calls,
             "partial_steps": found.partial_steps,
             "fidelity": found.fidelity,
+            "removed": self.removed,
             "warnings": list(found.warnings),
         }
 
@@ -114,11 +126,16 @@ class ImportReport:
         return record
 
 
-def import_file(store: Store, path: Path | str, *, format: str | None = None) -> ImportReport:
+def import_file(
+    store: Store, path: Path | str, *, format: str | None = None, keep_secrets: bool = False
+) -> ImportReport:
     """Takes over all runs of a file; which format it has is seen from its content, unless `format` names it.
 
     A run keeps the id that its source gives it when that is free; else it gets `-2`, `-3` ... appended. What no command
     could name in a foreign id becomes `-`. A run that is there already stays as it is.
+
+    Credentials are taken out, by the rules of the project, from the steps and from the source that is kept beside them, unless
+    `keep_secrets`. A `.loupe` file is sealed: it is taken over as it is, and a warning counts what looks like a credential.
 
     Raises:
         NotFound, UsageError: there is no such file, or nobody reads it.
@@ -129,16 +146,19 @@ def import_file(store: Store, path: Path | str, *, format: str | None = None) ->
     file = Path(path)
     importer = detect(file, format)
     found = importer.read(file)
+    rules = NO_RULES if keep_secrets else rules_of(settings_here())
     renamed: dict[str, str] = {}
     reports: list[RunReport] = []
     for run in found.runs:
-        reports.append(_take_sealed(store, run) if run.sealed is not None else _take_drafts(store, run, renamed))
+        reports.append(
+            _take_sealed(store, run, rules) if run.sealed is not None else _take_drafts(store, run, renamed, rules)
+        )
         renamed[run.run_id] = reports[-1].run_id
     return ImportReport(file, found.format, tuple(reports), found.quarantined)
 
 
-def import_files(store: Store, paths: Iterable[Path | str]) -> list[ImportReport]:
-    """Takes over several files; one that fails says so in its report, and the others go on.
+def import_files(store: Store, paths: Iterable[Path | str], *, keep_secrets: bool = False) -> list[ImportReport]:
+    """Takes over several files, see `import_file`; one that fails says so in its report, and the others go on.
 
     Raises:
         StoreFull, StoreReadOnly: no file can be stored.
@@ -146,7 +166,7 @@ def import_files(store: Store, paths: Iterable[Path | str]) -> list[ImportReport
     reports: list[ImportReport] = []
     for path in paths:
         try:
-            reports.append(import_file(store, path))
+            reports.append(import_file(store, path, keep_secrets=keep_secrets))
         except (StoreFull, StoreReadOnly):
             raise
         except LoupeError as error:
@@ -154,7 +174,7 @@ def import_files(store: Store, paths: Iterable[Path | str]) -> list[ImportReport
     return reports
 
 
-def _take_sealed(store: Store, run: ImportedRun) -> RunReport:
+def _take_sealed(store: Store, run: ImportedRun, rules: Rules) -> RunReport:
     sealed = run.sealed
     assert sealed is not None
     if _safe_id(run.run_id) != run.run_id:
@@ -163,6 +183,10 @@ def _take_sealed(store: Store, run: ImportedRun) -> RunReport:
     if there is not None and _ends_alike(store.recording(run.run_id), sealed):
         return RunReport(run.run_id, "already there", run)
     store.insert(run.run_id, sealed.events, sealed.get, Projector)
+    held = suspicious(sealed, rules)
+    if held:
+        said = f"{held} values look like credentials; the recording is sealed, so they were left in it"
+        run = replace(run, warnings=(said, *run.warnings))
     return RunReport(run.run_id, "imported", run)
 
 
@@ -182,9 +206,12 @@ def _ends_alike(one: Recording, other: Recording) -> bool:
     return len(one.events) == len(other.events) and one.events[-1].hash == other.events[-1].hash
 
 
-def _take_drafts(store: Store, run: ImportedRun, renamed: Mapping[str, str]) -> RunReport:
+def _take_drafts(store: Store, run: ImportedRun, renamed: Mapping[str, str], rules: Rules) -> RunReport:
     from agentloupe.store.owners import this_process
 
+    source = run.drafts[0].attrs.get("source_digest")
+    clean = wash(run, rules)
+    run = clean.run
     first = run.drafts[0]
     parent = first.attrs.get("parent_run_id")
     if isinstance(parent, str) and renamed.get(parent, parent) != parent:
@@ -204,8 +231,8 @@ def _take_drafts(store: Store, run: ImportedRun, renamed: Mapping[str, str]) -> 
                 writer.append((first, *run.drafts[1:]), run.bodies, "full")
             finally:
                 writer.close()
-            return RunReport(run_id, "imported", run)
-        if _source_of(store, run_id) == first.attrs.get("source_digest"):
+            return RunReport(run_id, "imported", run, clean.removed)
+        if _source_of(store, run_id) == source:
             return RunReport(run_id, "already there", run)
     raise StoreError(f"no free id was found for the run {run.run_id}", reason="exists")
 
@@ -235,7 +262,8 @@ def export_run(
         store: where the run is.
         run_id: its id.
         path: `.loupe` writes the recording itself, `.jsonl` its view.
-        raw: gives the source of an imported run back, byte for byte; the path may have any ending.
+        raw: gives the source of an imported run back, byte for byte but for the credentials that the import took out; the
+            path may have any ending.
         table: prices for the costs in a `.jsonl` file.
 
     Raises:

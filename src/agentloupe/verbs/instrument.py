@@ -326,6 +326,7 @@ class _About:
         self._tags = tags
         self._written = written
         self._method = _first_parameter(written) in ("self", "cls")
+        self._parameters = _names_of_positions(written)[1 if self._method else 0 :]
         self._source: str | None = None
 
     def arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> codecs.Encoded:
@@ -344,13 +345,31 @@ class _About:
                 entry=entry_of(self._written),
                 source_digest=self._source or None,
                 tags=self._tags,
+                parameters=self._parameters,
             )
         )
 
     def span(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
         encoded = self.arguments(args, kwargs)
         lost = _lost(encoded)
-        return Call(kind="agent", name=self.name, input=encoded.wire, encode=encode, decode=codecs.decode, lost=lost)
+        return Call(
+            kind="agent",
+            name=self.name,
+            input=encoded.wire,
+            encode=encode,
+            decode=codecs.decode,
+            lost=lost,
+            parameters=self._parameters,
+        )
+
+
+def _names_of_positions(function: Callable[..., Any]) -> tuple[str, ...]:
+    """The names of what a function may be given by position."""
+    try:
+        known = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return ()
+    return tuple(p.name for p in known if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD))
 
 
 def _first_parameter(function: Callable[..., Any]) -> str | None:

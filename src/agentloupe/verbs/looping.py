@@ -16,12 +16,12 @@ from typing import cast
 from agentloupe.engine import project
 from agentloupe.engine.loop import ExecTool, Limits, LlmCall, Loop, Model, Spend, Tools, from_llm_call
 from agentloupe.engine.policy import stated_effect
-from agentloupe.engine.privacy import Rules
 from agentloupe.engine.project import load_steps
 from agentloupe.engine.recorder import Recorder, error_name, status_of
 from agentloupe.ports import ambient, codecs
 from agentloupe.ports.protocols import Store
 from agentloupe.ports.scribe import Scribe, Started
+from agentloupe.verbs.sessions import rules_of, settings_here
 from agentloupe.words.call import Effect
 from agentloupe.words.canonical import Json
 from agentloupe.words.errors import LimitReached, LoupeError, ProviderError, StepNotFound
@@ -103,7 +103,7 @@ def _recorder(store: Store, run_id: str) -> Recorder:
 
     writer = store.start(run_id, project.Projector, owner=this_process())
     scribe = Scribe(trace_id=ambient.new_trace_id(), root_span=ambient.new_span_id())
-    return Recorder(writer, scribe, rules=Rules(), scope=run_id)
+    return Recorder(writer, scribe, rules=rules_of(settings_here()), scope=run_id)
 
 
 def _drive(loop: Loop, request: dict[str, Json], recorder: Recorder) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NoReturn
 
 from agentloupe.engine.explain import digest_of
+from agentloupe.engine.privacy import by_name, by_position
 from agentloupe.engine.recorder import status_of
 from agentloupe.engine.replayer import OWN_WORK, Replayer
 from agentloupe.engine.report import Divergence, DivergenceKind, Side
@@ -104,9 +105,11 @@ class ReplayOpener:
         tape = self.replayer.tape
         recorded = tape.started
         self._fingerprint(opening)
-        if opening.agent != recorded.name:
+        if self.replayer.settings.scrub(opening.agent) != recorded.name:
             self._differs("name_changed", opening, None)
-        given = self.replayer.settings.scrub(opening.arguments)
+        given = by_position(
+            self.replayer.settings.scrub(by_name(opening.arguments, opening.parameters)), opening.parameters
+        )
         if recorded.input_digest is None:
             wrong = Damaged("sequence 1 has no arguments", reason="no_input")
             found = Divergence(kind="corrupt", sequence=1, message=str(wrong), reason=wrong.reason)

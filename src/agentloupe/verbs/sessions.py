@@ -8,6 +8,7 @@ import os
 import threading
 import zlib
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from agentloupe.engine import project
@@ -171,13 +172,14 @@ class RecordOpener:
             Unrecordable: an argument of the agent cannot be recorded, and the session is strict.
         """
         settings = self._settings or settings_here()
+        rules = rules_of(settings)
+        opening = _without_secrets_in_names(opening, rules)
         strict = opening.strict or (settings.strict if self._strict is None else self._strict)
         lost = unrecordable_in(opening.arguments)
         if lost and strict:
             raise Unrecordable(what_is_lost(f"what the agent {opening.agent!r} is called with", lost))
-        task_id = opening.task_id or self._task_id
+        task_id = opening.task_id or (scrub_text(self._task_id, rules) if self._task_id else None)
         store, writer = self._writer(opening.agent, settings)
-        rules = rules_of(settings)
         recorder = Recorder(
             writer,
             Scribe(trace_id=ambient.new_trace_id(), root_span=ambient.new_span_id()),
@@ -214,9 +216,10 @@ class RecordOpener:
             agent=opening.agent,
             name=self._name or opening.name or opening.agent,
             arguments=opening.arguments,
+            parameters=opening.parameters,
             tags=tuple(dict.fromkeys((*opening.tags, *self._tags))),
             facts=facts,
-            bodies={"snapshot": scrub(_snapshot(settings, opening), rules).value, "rules": rules.as_json()},
+            bodies={"snapshot": _snapshot(settings, opening), "rules": rules.as_json()},
         )
 
 
@@ -225,6 +228,17 @@ def _schedule(settings: Settings, run_id: str) -> Schedule:
     from agentloupe.ports.schedule.hooks import supported
 
     return Schedule(mode=settings.schedule if supported() is None else "off", salt=zlib.crc32(run_id.encode()))
+
+
+def _without_secrets_in_names(opening: Opening, rules: Rules) -> Opening:
+    """What a run is named by goes into its id and into lists."""
+    agent = scrub_text(opening.agent, rules)
+    task_id = scrub_text(opening.task_id, rules) if opening.task_id else opening.task_id
+    return (
+        opening
+        if (agent, task_id) == (opening.agent, opening.task_id)
+        else replace(opening, agent=agent, task_id=task_id)
+    )
 
 
 def without_secrets(argv: Sequence[str], rules: Rules) -> list[str]:

@@ -112,6 +112,7 @@ class Call:
         cheap: a plain read (clock, random, id, env), committed in groups.
         lost: paths in `input` that could not be recorded, with their types.
         streamed: the answer may come in pieces (see `ports.streams`).
+        parameters: names of what stands in `input["args"]` (of an agent), for secret removal.
     """
 
     kind: Kind
@@ -127,6 +128,7 @@ class Call:
     cheap: bool = False
     lost: tuple[tuple[str, str], ...] = ()
     streamed: bool = False
+    parameters: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

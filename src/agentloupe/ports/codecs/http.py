@@ -125,14 +125,14 @@ def _write_value(value: Any, _: Inner) -> Json:
     pairs: Json = (
         [[name.decode("latin-1"), text.decode("latin-1")] for name, text in value.raw] if kind == "Headers" else None
     )
-    return [_library(value, kind), kind, str(value) if pairs is None else pairs]
+    return [_library(value, kind), kind, str(value) if pairs is None else {"headers": pairs}]
 
 
 def _read_value(wire: Json, _: Value) -> object:
     name, kind, inside = only(wire, str, str, object)
     module: Any = _module({"module": name})
-    if kind == "Headers":
-        return _read_headers(module, inside)
+    if kind == "Headers" and isinstance(inside, dict):
+        return _read_headers(module, cast("dict[str, Json]", inside)["headers"])
     if kind not in _TEXTS or not isinstance(inside, str):
         raise NotRebuildable("a recorded value of an HTTP library is of a kind that this version does not know")
     return getattr(module, kind)(inside)
