@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+import orjson
+
 from agentloupe.words.canonical import Json
 
 __all__ = ["finish_reason_of", "hosted_tools", "server_held"]
@@ -47,16 +49,24 @@ def server_held(request: Mapping[str, Json], text: bytes | None = None) -> bool:
 
     Args:
         request: the whole request.
-        text: its bytes, where they are at hand: files are looked for in them. Without it they are looked for in `request`.
+        text: its bytes, where they are at hand; files are looked for in the bytes first, which is a tenth of the time.
     """
     if any(request.get(name) is not None for name in _HOLDERS):
         return True
     prompt = request.get("prompt")
     if isinstance(prompt, dict) and prompt.get("id") is not None:
         return True
+    text = _text(request) if text is None else text
     if text is not None and b'"file_id' not in text and b'"item_reference"' not in text:
         return False
     return any(_names_a_holding(part) for part in _parts(request))
+
+
+def _text(request: Mapping[str, Json]) -> bytes | None:
+    try:
+        return orjson.dumps(request)
+    except TypeError:
+        return None  # no plain JSON, or integers beyond 64 bits
 
 
 def _parts(request: Mapping[str, Json]) -> Iterator[dict[str, Json]]:
