@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +19,7 @@ from typing import Any, Self
 from agentloupe.ports import ambient
 from agentloupe.ports.protocols import Opener, Opening, Session, Store
 from agentloupe.ports.settings import load
+from agentloupe.verbs import yielding
 from agentloupe.verbs.instrument import as_agent
 from agentloupe.verbs.sessions import RecordOpener, RecordSession, default_store, open_session
 from agentloupe.words.errors import RunNotFound, UsageError
@@ -101,7 +102,8 @@ class Recorded:
 def record(agent: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Recorded:
     """Runs an agent, decorated or not, and records it as a run of its own.
 
-    An async agent is run to its end with `asyncio.run`. What the agent raises comes out, recorded as well.
+    An async agent is run to its end with `asyncio.run`. Of one that yields the result is the list of all that it yields.
+    What the agent raises comes out, recorded as well.
 
     Raises:
         UsageError: an async agent inside a running event loop; await `arecord` there.
@@ -115,7 +117,9 @@ def record(agent: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Recorded:
         _refuse_inside_a_loop()
         return asyncio.run(arecord(agent, *args, **kwargs))
     with ambient.outside(), ambient.opening_with(opener):
-        result = wrapped(*args, **kwargs)
+        result = yielding.all_of(wrapped(*args, **kwargs))
+        if inspect.isawaitable(result):
+            result = _run(result)
     return _recorded(opener, result)
 
 
@@ -124,10 +128,20 @@ async def arecord(agent: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Re
     ambient.ran_off(f"agent {getattr(agent, '__name__', type(agent).__name__)}")
     opener = _opener_here()
     with ambient.outside(), ambient.opening_with(opener):
-        result = as_agent(agent)(*args, **kwargs)
+        result = yielding.all_of(as_agent(agent)(*args, **kwargs))
         if inspect.isawaitable(result):
             result = await result
     return _recorded(opener, result)
+
+
+def _run(awaitable: Awaitable[object]) -> object:
+    import asyncio
+
+    async def whole() -> object:
+        return await awaitable
+
+    _refuse_inside_a_loop()
+    return asyncio.run(whole())
 
 
 def _refuse_inside_a_loop() -> None:

@@ -26,6 +26,7 @@ from agentloupe.ports import ambient, codecs
 from agentloupe.ports.ambient import Lane
 from agentloupe.ports.protocols import Opening, Provider, Store
 from agentloupe.ports.recording import Recording
+from agentloupe.verbs import yielding
 from agentloupe.verbs.instrument import as_agent, stated_for
 from agentloupe.verbs.looping import tool_functions
 from agentloupe.verbs.replaying import agent_named, arguments_of, rules_in, to_the_end, way_back
@@ -395,7 +396,7 @@ class Family:
         forker = Forker(plan)
         try:
             with ambient.outside(), ambient.opening_with(ForkOpener(forker)), ambient.belonging_to(forker):
-                result = agent(*args, **kwargs)
+                result = yielding.all_of(agent(*args, **kwargs))
                 if inspect.isawaitable(result):
                     to_the_end(result)
         except KeyboardInterrupt:

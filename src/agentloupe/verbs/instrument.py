@@ -10,7 +10,7 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FunctionType
 from typing import Any, ParamSpec, TypeVar, cast, overload
@@ -18,6 +18,7 @@ from weakref import WeakKeyDictionary
 
 from agentloupe.ports import ambient, codecs
 from agentloupe.ports.protocols import Opening
+from agentloupe.verbs import yielding
 from agentloupe.words.call import EFFECTS, Call, Effect
 from agentloupe.words.canonical import digest
 from agentloupe.words.errors import UsageError
@@ -137,7 +138,7 @@ def tool(
         lookup: for `write`: finds out by idempotency key what became of an effect whose end nobody saw.
         key: for methods: `self` is not recorded; this gives what of it belongs to the arguments.
 
-    Generator functions are recorded as they are called, not as they are read: make them return lists.
+    A generator function, sync or async, is one call whose result is the list of what it yielded.
 
     Raises:
         UsageError: the effect is unknown.
@@ -146,8 +147,10 @@ def tool(
         raise UsageError(f"unknown effect {effect!r}", hint=f"one of {', '.join(EFFECTS)}")
 
     def declare(written: Callable[..., Any]) -> Callable[..., Any]:
+        if isinstance(written, staticmethod | classmethod):
+            return _around_inside(written, declare)
         made = Tool(
-            name=name or written.__name__,
+            name=name or _name_of(written),
             effect=effect,
             function=written,
             version=version,
@@ -168,6 +171,10 @@ def _tool_wrapper(made: Tool) -> Callable[..., Any]:
     attrs: dict[str, Json] = {"version": made.version, "source_digest": made.source_digest}
     attrs = {name: value for name, value in attrs.items() if value is not None}
 
+    gives = inspect.isgeneratorfunction(_kind_of(written)) or inspect.isasyncgenfunction(_kind_of(written))
+    into, outof = (yielding.wire, yielding.back) if gives else (encode, codecs.decode)
+    attrs |= yielding.NO_TURN if gives else {}
+
     def request(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
         encoded = codecs.encode(bind(args, kwargs))
         return Call(
@@ -176,12 +183,24 @@ def _tool_wrapper(made: Tool) -> Callable[..., Any]:
             input=encoded.wire,
             effect=made.effect,
             attrs=attrs,
-            encode=encode,
-            decode=codecs.decode,
+            encode=into,
+            decode=outof,
             lost=_lost(encoded),
         )
 
-    if inspect.iscoroutinefunction(written):
+    if gives:
+        relayed: Callable[..., Any] = (
+            yielding.tool_steps if inspect.isgeneratorfunction(_kind_of(written)) else yielding.atool_steps
+        )
+
+        @functools.wraps(written)
+        def generating(*args: Any, **kwargs: Any) -> Any:
+            return relayed(lambda: request(args, kwargs), lambda: written(*args, **kwargs))
+
+        generating.__loupe_tool__ = made  # type: ignore[attr-defined]
+        return generating
+
+    if inspect.iscoroutinefunction(_kind_of(written)):
 
         @functools.wraps(written)
         async def asynchronous(*args: Any, **kwargs: Any) -> Any:
@@ -263,7 +282,9 @@ def agent(function: Callable[..., Any] | None = None, /, *, name: str | None = N
     """
 
     def declare(written: Callable[..., Any]) -> Callable[..., Any]:
-        return _agent_wrapper(written, name or written.__name__, tuple(tags))
+        if isinstance(written, staticmethod | classmethod):
+            return _around_inside(written, declare)
+        return _agent_wrapper(written, name or _name_of(written), tuple(tags))
 
     return declare if function is None else declare(function)
 
@@ -274,13 +295,31 @@ def as_agent(function: Callable[..., Any], name: str | None = None) -> Callable[
 
 
 def _name_of(function: Callable[..., Any]) -> str:
+    """The function's name; of a partial that of what it calls, of an object that of its class."""
+    while isinstance(function, functools.partial):
+        function = cast("functools.partial[Any]", function).func
     name = getattr(function, "__name__", None) or type(function).__name__
     return "agent" if name == "<lambda>" else name
 
 
+def _around_inside(written: Any, declare: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Any:
+    """A `staticmethod` or `classmethod` of the declared function: it stays what it was, in whichever order they stand."""
+    return type(written)(declare(written.__func__))
+
+
+def _kind_of(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function to look at for what calling it gives: of an object its `__call__`, of a partial what it calls."""
+    while isinstance(function, functools.partial):
+        function = cast("functools.partial[Any]", function).func
+    plain = inspect.isroutine(function) or inspect.isclass(function)
+    return function if plain else getattr(type(function), "__call__", function)  # noqa: B004  # the method itself
+
+
 def _agent_wrapper(written: Callable[..., Any], name: str, tags: tuple[str, ...]) -> Callable[..., Any]:
     about = _About(written, name, tags)
-    if inspect.iscoroutinefunction(written):
+    if inspect.isgeneratorfunction(_kind_of(written)) or inspect.isasyncgenfunction(_kind_of(written)):
+        wrapper: Any = _yielding_agent(written, about)
+    elif inspect.iscoroutinefunction(_kind_of(written)):
 
         @functools.wraps(written)
         async def asynchronous(*args: Any, **kwargs: Any) -> Any:
@@ -296,7 +335,7 @@ def _agent_wrapper(written: Callable[..., Any], name: str, tags: tuple[str, ...]
             session.finished(result)
             return result
 
-        wrapper: Any = asynchronous
+        wrapper = asynchronous
     else:
 
         @functools.wraps(written)
@@ -316,6 +355,25 @@ def _agent_wrapper(written: Callable[..., Any], name: str, tags: tuple[str, ...]
         wrapper = synchronous
     wrapper.__loupe_agent__ = name
     return wrapper
+
+
+def _yielding_agent(written: Callable[..., Any], about: _About) -> Callable[..., Any]:
+    relayed: Callable[..., Any] = yielding.steps if inspect.isgeneratorfunction(_kind_of(written)) else yielding.asteps
+
+    @functools.wraps(written)
+    def generating(*args: Any, **kwargs: Any) -> Any:
+        def start() -> Any:
+            return written(*args, **kwargs)
+
+        def opening() -> Any:
+            if ambient.in_run():
+                span = replace(about.span(args, kwargs), encode=yielding.wire, decode=yielding.back)
+                return yielding.open_span(span, start)
+            return yielding.open_agent(about.open(args, kwargs), start)
+
+        return relayed(opening)
+
+    return generating
 
 
 class _About:

@@ -35,6 +35,7 @@ from agentloupe.ports import codecs
 from agentloupe.ports.ambient import caller, catching_strays, opening_with
 from agentloupe.ports.protocols import Opener, Store
 from agentloupe.ports.recording import Recording
+from agentloupe.verbs import yielding
 from agentloupe.verbs.api import open_store, resolve
 from agentloupe.verbs.importing import imported
 from agentloupe.verbs.instrument import as_agent
@@ -441,7 +442,7 @@ def shut_off(replayer: Replayer, opener: Opener) -> Generator[None]:
 def _drive(start: Callable[[], object], replayer: Replayer) -> None:
     """Runs the program to its end; what comes out of it says nothing, except that a person pressed Ctrl-C."""
     try:
-        result = start()
+        result = yielding.all_of(start())
         if inspect.isawaitable(result):
             to_the_end(result)
     except ReplayMismatch:

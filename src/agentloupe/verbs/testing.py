@@ -21,6 +21,7 @@ from agentloupe.engine.report import Level, ReplayReport
 from agentloupe.ports import ambient
 from agentloupe.ports.protocols import Opening, Session, Store
 from agentloupe.ports.recording import Recording
+from agentloupe.verbs import yielding
 from agentloupe.verbs.instrument import as_agent
 from agentloupe.verbs.replaying import (
     Agent,
@@ -255,7 +256,7 @@ def _record(case: Case, path: Path, before: Recording | None) -> Told:
     taken = OneRun()
     with taking(taken):
         try:
-            result = as_agent(agent)(*args, **kwargs)
+            result = yielding.all_of(as_agent(agent)(*args, **kwargs))
             if inspect.isawaitable(result):
                 to_the_end(result)
         except Exception:

@@ -1,0 +1,234 @@
+"""Tools and agents that yield: one call, or one run, with everything that came out, replayed as it came."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator
+from typing import Any
+
+import pytest
+
+import agentloupe as loupe
+from agentloupe.engine.project import load_steps
+from agentloupe.ports import ambient
+from agentloupe.ports.recording import Recording
+from agentloupe.store.memory import MemoryStore
+from agentloupe.verbs.sessions import RecordOpener
+
+done: list[object] = []
+
+
+@pytest.fixture(autouse=True)
+def nothing_done() -> Iterator[None]:
+    done.clear()
+    yield
+    done.clear()
+
+
+@loupe.tool(effect="read")
+def search(pages: int, *, fail_after: int | None = None) -> Generator[dict[str, int], str | None, str]:
+    try:
+        for page in range(pages):
+            if page == fail_after:
+                raise LookupError("no more")
+            done.append(page)
+            told = yield {"page": page}
+            if told:
+                done.append(told)
+        return "all"
+    finally:
+        done.append("closed")
+
+
+@loupe.tool(effect="read")
+async def asearch(pages: int) -> AsyncGenerator[int, str | None]:
+    for page in range(pages):
+        await asyncio.sleep(0)
+        done.append(page)
+        told = yield page
+        if told:
+            done.append(told)
+
+
+def whole() -> list[object]:
+    return [*search(2), *search(0)]
+
+
+def returned() -> list[object]:
+    def inner() -> Generator[object, Any, str]:
+        return (yield from search(2))
+
+    found, steps = [], inner()
+    while True:
+        try:
+            found.append(next(steps))
+        except StopIteration as over:
+            return [*found, over.value]
+
+
+def early() -> list[object]:
+    for item in search(9):
+        item["page"] += 100  # the program's own copy, in the recording too
+        loupe.state("seen", item["page"])
+        if item["page"] == 101:
+            break
+    return [loupe.random() < 2]
+
+
+def interleaved() -> list[object]:
+    steps = search(3)
+    return [next(steps)["page"], [*search(1)], next(steps), steps.close()]
+
+
+def sends() -> list[object]:
+    steps = search(3)
+    return [next(steps), steps.send("again"), next(steps)]
+
+
+def raises() -> list[object]:
+    found: list[object] = []
+    for after in (0, 2):
+        try:
+            found.extend(search(5, fail_after=after))
+        except LookupError as error:
+            found.append(str(error))
+    return found
+
+
+def thrown() -> list[object]:
+    steps = search(3)
+    found: list[object] = [next(steps)]
+    try:
+        steps.throw(KeyError("mine"))
+    except KeyError as error:
+        found.append(error.args)
+    return found
+
+
+async def awhole() -> list[int]:
+    return [item async for item in asearch(3)]
+
+
+async def aearly() -> list[object]:
+    steps = asearch(9)
+    found: list[object] = [await anext(steps), await steps.asend("on")]
+    await steps.aclose()
+    return found
+
+
+async def together() -> list[object]:
+    async def one(pages: int) -> list[int]:
+        return [item async for item in asearch(pages)]
+
+    return list(await asyncio.gather(one(2), one(3)))
+
+
+def recorded(agent: Callable[..., object], *args: object) -> tuple[Recording, object]:
+    store = MemoryStore()
+    opener = RecordOpener(store)
+    with ambient.opening_with(opener):
+        made = loupe.agent(agent)(*args)
+        if asyncio.iscoroutine(made):
+            made = asyncio.run(made)
+    return store.recording(store.runs()[0].id), made
+
+
+PROGRAMS = [whole, returned, early, interleaved, sends, raises, thrown, awhole, aearly, together]
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
+def test_the_same_items_come_again_without_the_tool(program: Callable[..., Any]) -> None:
+    plain = program()
+    plain = asyncio.run(plain) if asyncio.iscoroutine(plain) else plain
+    as_without = list(done)
+    done.clear()
+    recording, live = recorded(program)
+    assert (live, done) == (plain, as_without)
+    done.clear()
+    report = loupe.replay(recording, program)
+    assert report.passed, report.text()
+    assert done == []
+
+
+def test_one_call_with_all_its_items() -> None:
+    recording, _ = recorded(raises)
+    failed, partly = (step for step in load_steps(recording) if step.kind == "tool")
+    assert (failed.status, partly.status) == ("error", "ok")
+    assert isinstance(partly.output, dict)
+    assert partly.output["yielded"] == [{"page": 0}, {"page": 1}]
+    assert partly.output["how"] == "raised"
+    recording, _ = recorded(early)
+    (left,) = (step for step in load_steps(recording) if step.kind == "tool")
+    assert left.output == {"yielded": [{"page": 0}, {"page": 1}], "how": "left_early"}
+
+
+def test_reading_on_where_the_recording_was_left_is_found() -> None:
+    recording, _ = recorded(early)
+    done.clear()
+
+    @loupe.agent(name="early")
+    def reads_on() -> list[object]:
+        for item in search(9):
+            if item["page"] < 2:
+                loupe.state("seen", item["page"] + 100)
+        return [loupe.random() < 2]
+
+    report = loupe.replay(recording, reads_on)
+    assert not report.passed
+    assert done == []
+
+
+def test_sending_something_else_is_found() -> None:
+    recording, _ = recorded(sends)
+
+    @loupe.agent(name="sends")
+    def sends_more() -> list[object]:
+        steps = search(3)
+        return [next(steps), steps.send("something else"), next(steps)]
+
+    report = loupe.replay(recording, sends_more)
+    assert report.divergence is not None
+    assert report.divergence.kind == "result_changed"
+    assert report.divergence.expected is not None
+    assert report.divergence.expected.name == "sent to search"
+
+
+@loupe.agent
+def yielding(count: int) -> Generator[str, None, None]:
+    for n in range(count):
+        yield f"{n}: {list(search(n))}"
+
+
+@loupe.agent
+async def ayielding(count: int) -> AsyncGenerator[int, None]:
+    for n in range(count):
+        async for item in asearch(n):
+            yield item
+
+
+@loupe.agent
+def around(count: int) -> list[str]:
+    return list(yielding(count))
+
+
+@pytest.mark.parametrize("agent", [yielding, ayielding, around], ids=["sync", "async", "nested"])
+def test_an_agent_that_yields_is_one_run(agent: Callable[..., Any], workdir: object) -> None:
+    made = loupe.record(agent, 3)
+    assert isinstance(made.result, list)
+    assert made.run is not None
+    assert (made.run.status, made.run.coverage) == ("ok", "full")
+    assert made.run.step_count == (5 if agent is around else 4)
+    done.clear()
+    report = loupe.replay(made.run_id, agent)
+    assert report.passed, report.text()
+    assert done == []
+
+
+def test_calls_between_the_items_belong_to_the_caller(workdir: object) -> None:
+    """A caller that is no run makes no call inside of the agent's run."""
+    steps = yielding(3)
+    next(steps)
+    assert ambient.current() is None
+    steps.close()
+    (run,) = loupe.open_store().runs()
+    assert run.status == "cancelled"
