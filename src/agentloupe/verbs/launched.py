@@ -71,7 +71,8 @@ def begin(spec: dict[str, Json]) -> None:
     left = ExitStack()
     left.enter_context(ambient.opening_with(whole, process_wide=True))
     left.enter_context(ambient.inside(whole.boundary))
-    ending = _Ending(launch, whole, left)
+    watch = spec.get("watch")
+    ending = _Ending(launch, whole, left, _watching(Path(watch)) if isinstance(watch, str) else None)
     # What the program registers comes later, and is therefore done before.
     atexit.register(ending)
     os._exit = ending.at_once
@@ -87,11 +88,23 @@ def _for_this_process_only() -> None:
         os.environ.pop("PYTHONPATH", None)
 
 
+def _watching(folder: Path) -> Callable[[], None]:
+    """Watches what the program reads past the boundary; what comes back writes it down."""
+    from agentloupe.verbs.watching import Watcher
+
+    watcher = Watcher(folder)
+    watcher.start()
+    return watcher.write
+
+
 class _Ending:
     """What is done when the program has ended: once, in the process that began, not in copies that it forked off."""
 
-    def __init__(self, launch: Launch, whole: _WholeProgram, left: ExitStack) -> None:
+    def __init__(
+        self, launch: Launch, whole: _WholeProgram, left: ExitStack, watched: Callable[[], None] | None
+    ) -> None:
         self._launch = launch
+        self._watched = watched
         self._whole = whole
         self._left = left
         self._pid = os.getpid()
@@ -101,6 +114,8 @@ class _Ending:
         if self._pid != os.getpid():
             return
         self._pid = -1
+        if self._watched is not None:
+            self._watched()
         self._left.close()
         error = self._exits.found()
         with suppress(ReplayMismatch):  # the verdict is in what the launch has to say

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -77,6 +78,8 @@ def run_recorded(
     db: str | None = None,
     output: IO[bytes] | None = None,
     insist: bool = False,
+    watch: Path | None = None,
+    more: Mapping[str, str] | None = None,
 ) -> Ran:
     """Runs a program, as typed behind `--`, to its end, with every agent in it recorded.
 
@@ -88,6 +91,8 @@ def run_recorded(
         db: where to; default: the project's store.
         output: takes what it prints, errors too; default: it goes where ours goes.
         insist: see `run_child`.
+        watch: folder for what its code reads past the boundary; see `watching`.
+        more: variables for it, over those of this process.
 
     Raises:
         UsageError: there is no such program.
@@ -101,9 +106,16 @@ def run_recorded(
         notes.mkdir()
         fields: dict[str, Json] = {"name": name, "tags": list[Json](tags), "task_id": task_id, "db": db}
         fields |= {"argv": list[Json](script), "notes": str(notes)}
+        fields |= {} if watch is None else {"watch": str(watch)}
         spec = launch.write_spec(Path(folder) / "spec.json", "record", fields)
         out = None if output is None else output.fileno()
-        code = run_child(words, environment=launch.environment(spec), stdout=out, stderr=out, insist=insist)
+        code = run_child(
+            words,
+            environment=launch.environment(spec, {**os.environ, **(more or {})}),
+            stdout=out,
+            stderr=out,
+            insist=insist,
+        )
         ran = _read(notes, code)
     _look_up(ran, db)
     return ran
