@@ -1,0 +1,107 @@
+"""The tools that a model asks for in its answer, and their results in the next request, in each form that providers speak.
+
+Chat completions (`tool_calls`, messages of role `tool`), OpenAI Responses (items `function_call`, `function_call_output` and
+their custom twins) and Anthropic messages (blocks `tool_use`, `tool_result`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from agentloupe.words.jsontext import Json
+
+__all__ = ["AskedTool", "asked_tools", "forced_tool", "newest_results"]
+
+_ITEM_CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
+_ITEM_RESULTS = ("function_call_output", "custom_tool_call_output")
+
+
+@dataclass(frozen=True, slots=True)
+class AskedTool:
+    """A tool that a model asks for.
+
+    Attributes:
+        call_id: ties it to its result.
+        name: of the tool.
+        arguments: as the model wrote them: text or an object.
+    """
+
+    call_id: str
+    name: str
+    arguments: Json
+
+
+def asked_tools(answer: Json) -> list[AskedTool]:
+    """The tools that an answer asks for, in order."""
+    return [*_chat_calls(answer), *_item_calls(_listed(answer, "output")), *_block_calls(_listed(answer, "content"))]
+
+
+def newest_results(request: Json) -> list[tuple[str, Json]]:
+    """Call ids and results of what stands behind the last word of the model in a request, in order."""
+    found = [*_message_results(_listed(request, "messages")), *_item_results(_listed(request, "input"))]
+    return found[::-1]
+
+
+def forced_tool(request: Json) -> str | None:
+    """The tool that a request names as the one to ask for."""
+    choice = request.get("tool_choice") if isinstance(request, dict) else None
+    if not isinstance(choice, dict):
+        return None
+    function = choice.get("function")
+    name = function.get("name") if isinstance(function, dict) else choice.get("name")
+    return name if isinstance(name, str) else None
+
+
+def _listed(value: Json, name: str) -> list[dict[str, Json]]:
+    """The objects of a list in an object; none where there is no such list."""
+    listed = value.get(name) if isinstance(value, dict) else None
+    return [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
+
+
+# --- what is asked for ------------------------------------------------------------------------------------------------
+
+
+def _chat_calls(answer: Json) -> Iterator[AskedTool]:
+    for choice in _listed(answer, "choices"):
+        for call in _listed(choice.get("message"), "tool_calls"):
+            for kind, field in (("function", "arguments"), ("custom", "input")):
+                said = call.get(kind)
+                if isinstance(said, dict):
+                    yield AskedTool(str(call.get("id")), str(said.get("name")), said.get(field))
+
+
+def _item_calls(items: list[dict[str, Json]]) -> Iterator[AskedTool]:
+    for item in items:
+        field = _ITEM_CALLS.get(str(item.get("type")))
+        if field is not None:
+            yield AskedTool(str(item.get("call_id")), str(item.get("name")), item.get(field))
+
+
+def _block_calls(blocks: list[dict[str, Json]]) -> Iterator[AskedTool]:
+    for block in blocks:
+        if block.get("type") == "tool_use":
+            yield AskedTool(str(block.get("id")), str(block.get("name")), block.get("input"))
+
+
+# --- what came back, the last first -----------------------------------------------------------------------------------
+
+
+def _message_results(messages: list[dict[str, Json]]) -> Iterator[tuple[str, Json]]:
+    for message in reversed(messages):
+        if message.get("role") == "assistant":
+            return
+        if message.get("role") == "tool":
+            yield str(message.get("tool_call_id")), message.get("content")
+        for block in reversed(_listed(message, "content")):
+            if block.get("type") == "tool_result":
+                yield str(block.get("tool_use_id")), block.get("content")
+
+
+def _item_results(items: list[dict[str, Json]]) -> Iterator[tuple[str, Json]]:
+    for item in reversed(items):
+        kind = item.get("type")
+        if item.get("role") == "assistant" or kind in _ITEM_CALLS or kind == "reasoning":
+            return
+        if kind in _ITEM_RESULTS:
+            yield str(item.get("call_id")), item.get("output")
