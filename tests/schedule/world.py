@@ -26,6 +26,8 @@ __all__ = [
     "clean_up",
     "fetch",
     "fetch_async",
+    "late",
+    "late_async",
     "living_in",
     "reluctant",
 ]
@@ -72,13 +74,13 @@ def living_in(world: World) -> Generator[World]:
         _worlds.remove(world)
 
 
-def _late() -> int:
+def late() -> int:
     delay, answer = _worlds[-1].answer()
     _sleep(delay)
     return answer
 
 
-async def _late_async() -> int:
+async def late_async() -> int:
     """As client libraries do it: sometimes with tasks and timers of their own."""
     delay, answer = _worlds[-1].answer()
     if answer % 3 == 0:
@@ -92,19 +94,19 @@ async def _late_async() -> int:
 
 @loupe.tool(effect="read")
 def fetch(**what: Any) -> int:
-    return _late()
+    return late()
 
 
 @loupe.tool(effect="read")
 async def fetch_async(**what: Any) -> int:
-    return await _late_async()
+    return await late_async()
 
 
 @loupe.tool(effect="read")
 async def reluctant(**what: Any) -> int:
     """Takes its time to be cancelled."""
     try:
-        return await _late_async()
+        return await late_async()
     except asyncio.CancelledError:
         await asyncio.sleep(_worlds[-1].answer()[0] / 2)
         raise
@@ -112,13 +114,13 @@ async def reluctant(**what: Any) -> int:
 
 @loupe.tool(effect="read")
 async def clean_up(**what: Any) -> int:
-    return await _late_async()
+    return await late_async()
 
 
 @loupe.tool(effect="read")
 def breaks(**what: Any) -> int:
     """Fails every third time."""
-    answer = _late()
+    answer = late()
     if answer % 3 == 0:
         raise ValueError(answer)
     return answer
@@ -126,7 +128,7 @@ def breaks(**what: Any) -> int:
 
 @loupe.tool(effect="read")
 async def breaks_async(**what: Any) -> int:
-    answer = await _late_async()
+    answer = await late_async()
     if answer % 3 == 0:
         raise ValueError(answer)
     return answer
@@ -145,8 +147,8 @@ def _request(about: Any) -> Call:
 
 def ask(about: Any) -> int:
     """Asks the model; what it is told makes every earlier order visible in the request."""
-    return ambient.call(_request(about), _late)
+    return ambient.call(_request(about), late)
 
 
 async def ask_async(about: Any) -> int:
-    return await ambient.acall(_request(about), _late_async)
+    return await ambient.acall(_request(about), late_async)

@@ -26,7 +26,7 @@ from agentloupe.engine.privacy import Rules, by_name, by_position, named, scrub
 from agentloupe.engine.recorder import error_name, status_of
 from agentloupe.engine.replayer import Replayer, Settings
 from agentloupe.engine.tape import RecordedCall
-from agentloupe.ports import ambient, codecs
+from agentloupe.ports import ambient, codecs, streams
 from agentloupe.ports.ambient import HasPlace, Place
 from agentloupe.ports.protocols import Boundary, Opening, Perform, RunWriter, Serve
 from agentloupe.ports.schedule.core import STUCK_AFTER, Mode, Schedule
@@ -133,17 +133,24 @@ class _Before(Replayer):
             return Serve(call.decode(self._results[recorded.call_id]))
         answer = super()._answer(call, where, recorded)
         token = answer.token if isinstance(answer, Perform) else None
-        if isinstance(answer, Serve) and recorded.last_seq >= self.cut.sequence:
-            return replace(answer, handed=partial(self._late, recorded))
+        late = recorded.turns_from(self.cut.sequence)
+        if isinstance(answer, Serve) and late:
+            if isinstance(answer.value, streams.Played):
+                answer.value.ended = partial(self._late, recorded, late[-1], lost=False)
+            return (
+                answer
+                if late[0] != recorded.call_id
+                else replace(answer, handed=partial(self._late, recorded, late[0]))
+            )
         if isinstance(token, HasPlace) and recorded.span_id is not None:
             # The new run holds a copy of this agent's start: what comes after N hangs under that span.
             token.place = replace(token.place, span_id=recorded.span_id)
         return answer
 
-    def _late(self, recorded: RecordedCall, lost: bool) -> None:
+    def _late(self, recorded: RecordedCall, turn: str, lost: bool) -> None:
         """A call that was open at the cut is handed over: the copy of its end stands before the cut, its turn is now."""
         if not lost:
-            self.schedule.log("schedule.marked", recorded.lane, {"turn": recorded.call_id})
+            self.schedule.log("schedule.marked", recorded.lane, {"turn": turn})
 
     def _compare_own(self, recorded: RecordedCall, status: str, output: Json) -> None:
         if recorded.last_seq < self.cut.sequence and not self.code_changed:
@@ -256,7 +263,7 @@ class Forker:
         bodies = [body for found in packed.values() for body in found.bodies]
         self._pen.begin(self._started(opening), self.prefix.drafts, bodies)
         kept = plan.cut.kept() if own and plan.cut.call is not None else []
-        late = [call.call_id for call in kept if call.last_seq >= plan.cut.sequence and call.has_turn]
+        late = [turn for call in kept for turn in call.turns_from(plan.cut.sequence)]
         if late:
             self._pen.log("schedule.marked", "0", {"open": list[Json](late)})
         self.schedule.go_live()

@@ -34,7 +34,9 @@ class PlayedStreams:
     def play(self, recorded: RecordedCall) -> Played:
         """The recorded stream, to be read. Raises `Damaged` where a body of it is lost or is not what a recorder writes."""
         head, pieces, error = parts_of(recorded, self._body)
-        played = Played(head, pieces, cast("How", recorded.attrs.get("stream", "open")), error)
+        attrs = recorded.attrs
+        played = Played(head, pieces, cast("How", attrs.get("stream", "open")), error, lost=attrs.get("lost") is True)
+        played.cancels = 1 if attrs.get("end_cancels") else 0
         played.past = lambda: self._past(recorded, played)
         played.left = lambda count: self._left(recorded, played, count)
         self._served.append((recorded, played))

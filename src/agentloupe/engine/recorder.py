@@ -260,7 +260,7 @@ class Recorder:
         if not isinstance(turn, _Turn) or not turn.recorded or self._over:
             return
         try:
-            facts: dict[str, Json] = {"opened_ms": round(ambient.monotonic_ms() - turn.began, 3)}
+            facts: dict[str, Json] = {"opened_ms": round(_took(turn, perform), 3)}
             clean = self._scrubbed(head, f"answer of {turn.call.name}")
             if clean.removed:
                 facts["removed_from_head"] = list[Json](clean.removed)
@@ -308,7 +308,7 @@ class Recorder:
 
     def _ended(self, turn: _Turn, perform: Perform, streamed: Streamed) -> None:
         """Stores the rest of a stream, how it ended, and the whole answer put together from it."""
-        took = ambient.monotonic_ms() - turn.began
+        took = _took(turn, perform)
         if turn.arriving is None:
             return
         try:

@@ -189,7 +189,8 @@ class Replayer:
         if isinstance(answer, Serve) and agrees and recorded.status != "denied":
             cancels = recorded.attrs.get("cancels")
             # The end of a call that was in flight when its run ended would have had its turn, cancelled or not.
-            times = cancels if isinstance(cancels, int) else int(recorded.status in ("cancelled", "open"))
+            stopped = recorded.status in ("cancelled", "open") and not recorded.streamed
+            times = cancels if isinstance(cancels, int) else int(stopped)
             return replace(answer, call_id=recorded.call_id, cancels=times)
         return answer
 

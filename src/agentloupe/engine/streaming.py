@@ -68,8 +68,9 @@ def status_of_stream(streamed: Streamed) -> OutcomeStatus:
 def facts_of_stream(streamed: Streamed) -> dict[str, Json]:
     """How the stream ended, of how many pieces it is, when the first came; `broken` is what ended it, as JSON."""
     facts: dict[str, Json] = {**streamed.facts, "stream": streamed.how, "pieces": len(streamed.pieces)}
-    if streamed.closed:
-        facts["closed"] = True
+    facts |= {name: True for name in ("closed", "lost") if getattr(streamed, name)}
+    if streamed.cancels:
+        facts["end_cancels"] = streamed.cancels
     if streamed.pieces:
         facts["first_piece_ms"] = streamed.pieces[0][0]
     if streamed.error is not None:

@@ -16,6 +16,7 @@ from typing import Final, Literal, cast
 
 from agentloupe.ports.recording import Recording
 from agentloupe.ports.schedule.core import Mode, Turn
+from agentloupe.ports.streams import END_OF_STREAM, in_turn
 from agentloupe.words.call import NO_ATTRS, NO_TURN, Attrs, Effect, Kind, Source
 from agentloupe.words.errors import Corrupt, Truncated
 from agentloupe.words.event import FINAL_TYPES, KIND_OF_TYPE, Event
@@ -40,6 +41,7 @@ _NEEDS_OPENING = frozenset(
     {"model.responded", "model.failed", "tool.finished", "tool.failed", "tool.unknown", "span.finished"}
 )
 _ENDS = _NEEDS_OPENING | {"call.finished", "call.failed"}
+_OPENED = frozenset({"model.opened", "call.opened"})
 _AFTER_THE_END = frozenset({"run.erased", "tool.confirmed"})
 _INNER = "~"
 
@@ -64,7 +66,7 @@ class RecordedCall:
         lost: the program cancelled it after its end, and did not get its outcome.
         outer: call id of the call in whose performing it was made, or `None`.
         head_digest, piece_digests, broken_digest: of a streamed call: bodies of what came before its first piece, of its
-            pieces in order, and of what broke it.
+            pieces in order, and of what broke it; opened_seq: where it began to come.
         inner: made while another call was performed: when that one is served, this one is not asked for. Calls inside
             a nested agent are not inner, since a nested agent is run again.
     """
@@ -91,6 +93,7 @@ class RecordedCall:
     outer: str | None = None
     inner: bool = False
     head_digest: str | None = None
+    opened_seq: int = 0
     piece_digests: tuple[str, ...] = ()
     broken_digest: str | None = None
     latest: str = field(default="", repr=False)
@@ -107,10 +110,19 @@ class RecordedCall:
 
     @property
     def has_turn(self) -> bool:
-        """Whether its end was handed to the program in its turn."""
-        if self.inner or self.lost or self.streamed or self.kind in NO_TURN or self.status in ("open", "denied"):
+        """Whether what came of it was handed to the program in its turn; of a stream, its beginning."""
+        if self.inner or self.lost or self.kind in NO_TURN or self.status == "denied":
+            return False
+        if self.status == "open" and not self.streamed:
             return False
         return not (self.attrs.get("limit") is True and self.kind == "other") and "unseen" not in self.attrs
+
+    def turns_from(self, sequence: int) -> list[str]:
+        """Its turns that do not stand before this sequence."""
+        if not self.has_turn or self.last_seq < sequence:
+            return []
+        ended = [f"{self.call_id}{END_OF_STREAM}"] if _end_in_turn(self.attrs) else []
+        return ([self.call_id] if self.opened_seq >= sequence else []) + ended if self.streamed else [self.call_id]
 
 
 class Tape:
@@ -165,8 +177,8 @@ class Tape:
         return self._lanes.get(path, ())
 
     def call(self, call_id: str) -> RecordedCall | None:
-        """The call of this id."""
-        return self._by_id.get(call_id)
+        """The call of this id, or of this turn's."""
+        return self._by_id.get(call_id.removesuffix(END_OF_STREAM))
 
     def with_key(self, key: str) -> Sequence[RecordedCall]:
         """The calls of exactly this kind, name and input, in order. The index is made at the first question."""
@@ -303,7 +315,8 @@ def _add(call: RecordedCall, event: Event) -> None:
         if call.effect is None and effect is not None:
             call.effect = cast("Effect", effect)
     if event.bodies:
-        call.head_digest = call.head_digest or event.bodies.get("head")
+        if "head" in event.bodies:
+            call.head_digest, call.opened_seq = event.bodies["head"], event.sequence
         call.broken_digest = event.bodies.get("broken")
         if "pieces" in event.bodies:
             call.piece_digests = (*call.piece_digests, event.bodies["pieces"])
@@ -368,8 +381,20 @@ def _handed(tape: Tape, event: Event, late: set[str]) -> str | None:
     if event.type == "schedule.marked":
         turn = event.attrs.get("turn")
         return turn if isinstance(turn, str) else None
-    call = tape.call(event.call_id) if event.call_id is not None and event.type in FINAL_TYPES else None
-    return call.call_id if call is not None and call.has_turn and call.call_id not in late else None
+    call = tape.call(event.call_id) if event.call_id is not None else None
+    if call is None or not call.has_turn:
+        return None
+    if not call.streamed:
+        name = call.call_id if event.type in FINAL_TYPES else None
+    elif event.type in FINAL_TYPES:
+        name = f"{call.call_id}{END_OF_STREAM}" if _end_in_turn(event.attrs) else None
+    else:
+        name = call.call_id if event.type in _OPENED else None
+    return None if name in late else name
+
+
+def _end_in_turn(attrs: Attrs) -> bool:
+    return in_turn(attrs.get("stream"), attrs.get("error_class"), attrs.get("lost"))
 
 
 def _in_lanes(calls: Sequence[RecordedCall]) -> dict[str, list[RecordedCall]]:

@@ -13,7 +13,7 @@ import threading
 import time
 import weakref
 from collections.abc import Awaitable, Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -27,15 +27,21 @@ from agentloupe.words.call import NO_TURN, Call, Kind
 from agentloupe.words.canonical import Json
 
 __all__ = [
+    "End",
     "Lane",
     "Place",
     "acall",
+    "ain_turn",
+    "aserved",
+    "aturn",
     "away",
     "belonging_to",
     "call",
     "caller",
+    "cancels",
     "current",
     "in_run",
+    "in_turn",
     "inside",
     "is_users",
     "monotonic_ms",
@@ -56,7 +62,9 @@ __all__ = [
     "ran_off",
     "random_base32",
     "random_hex",
+    "served",
     "span",
+    "waits",
 ]
 
 T = TypeVar("T")
@@ -444,13 +452,14 @@ def opening_with(chosen: Opener, *, process_wide: bool = False) -> Generator[Non
 
 
 @contextmanager
-def performed(perform: Perform, kind: Kind) -> Generator[None]:
-    """The real thing behind a call is done inside; calls made there are its inner calls. For drivers of calls."""
-    token = _begin(perform, kind)
+def performed(perform: Perform) -> Generator[None]:
+    """More is done inside of the real thing behind a call whose answer has begun to come. For drivers of calls."""
+    token = _begin(perform, "other")
     try:
         yield
     finally:
-        left(token)
+        with suppress(ValueError):  # a generator that is thrown away is ended in any context
+            left(token)
 
 
 class _HasPlace:
@@ -482,7 +491,7 @@ def _begin(perform: Perform, kind: Kind) -> Token[Surroundings | None]:
     return entered(Surroundings(there.boundary, there.lane, there.span_id, perform, inner, there.home))
 
 
-def _waits(request: Call) -> Schedule | None:
+def waits(request: Call) -> Schedule | None:
     """The schedule whose turns this call takes, if any. Plain reads and the program's own work take none."""
     if request.kind in NO_TURN or "unseen" in request.attrs:
         return None
@@ -498,8 +507,8 @@ def _given(answer: Serve) -> Any:
     return answer.value
 
 
-class _End:
-    """The end of a call that was performed: told to the boundary when it is its turn.
+class End:
+    """The end of a call that was performed: told to the boundary when it is its turn. For drivers of calls.
 
     The outcome of a write is told at once, so that it is durable; if others were handed over meanwhile, its turn is
     told apart.
@@ -557,7 +566,7 @@ class _End:
         if early:
             self.tell()
         try:
-            lost = await _hooks().turn(schedule, call_id, cancelled=cancelled)
+            lost = await aturn(schedule, call_id, cancelled=cancelled)
         finally:
             if not early:
                 self.tell()
@@ -579,19 +588,32 @@ def call(request: Call, perform: Callable[[], T]) -> T:
     if boundary is None:
         return perform()
     decision = boundary.decide(request)
-    schedule = _waits(request)
+    schedule = waits(request)
     if isinstance(decision, Serve):
-        if schedule is not None and decision.call_id is not None:
-            schedule.started(decision.call_id)
-            schedule.turn(decision.call_id)
-        return cast("T", _given(decision))
-    end = _End(boundary, request, decision, schedule)
-    if schedule is not None:
-        schedule.away()
-    token = _begin(decision, request.kind)
+        return cast("T", served(decision, schedule))
+    return cast("T", in_turn(End(boundary, request, decision, schedule), perform))
+
+
+async def acall(request: Call, perform: Callable[[], Awaitable[T]]) -> T:
+    """Async twin of `call`."""
+    boundary = current()
+    if boundary is None:
+        return await perform()
+    decision = boundary.decide(request)
+    schedule = waits(request)
+    if isinstance(decision, Serve):
+        return cast("T", await aserved(decision, schedule))
+    return cast("T", await ain_turn(End(boundary, request, decision, schedule), perform))
+
+
+def in_turn(end: End, perform: Callable[[], object]) -> object:
+    """Performs a call and hands its end over in its turn; returns what the boundary made of it. For drivers of calls."""
+    if end.schedule is not None:
+        end.schedule.away()
+    token = _begin(end.perform, end.request.kind)
     try:
         try:
-            end.value = decision.instead() if decision.instead else perform()
+            end.value = end.perform.instead() if end.perform.instead else perform()
         finally:
             left(token)
     except BaseException as error:
@@ -605,24 +627,16 @@ def call(request: Call, perform: Callable[[], T]) -> T:
         end.turn()
     else:
         end.tell()
-    return cast("T", end.value)
+    return end.value
 
 
-async def acall(request: Call, perform: Callable[[], Awaitable[T]]) -> T:
-    """Async twin of `call`."""
-    boundary = current()
-    if boundary is None:
-        return await perform()
-    decision = boundary.decide(request)
-    schedule = _waits(request)
-    if isinstance(decision, Serve):
-        return cast("T", await _served(decision, schedule))
-    end = _End(boundary, request, decision, schedule)
+async def ain_turn(end: End, perform: Callable[[], Awaitable[object]]) -> object:
+    """Async twin of `in_turn`."""
     cancels = _hooks().Cancels() if end.waits else None
-    token = _begin(decision, request.kind)
+    token = _begin(end.perform, end.request.kind)
     try:
         try:
-            value = decision.instead() if decision.instead else await perform()
+            value = end.perform.instead() if end.perform.instead else await perform()
             end.value = await value if inspect.isawaitable(value) else value
         finally:
             left(token)
@@ -637,20 +651,39 @@ async def acall(request: Call, perform: Callable[[], Awaitable[T]]) -> T:
         await end.aturn(cancels.count())
     else:
         end.tell()
-    return cast("T", end.value)
+    return end.value
 
 
-async def _served(answer: Serve, schedule: Schedule | None) -> Any:
+def served(answer: Serve, schedule: Schedule | None) -> object:
+    """Hands over an answer that nothing was performed for, in its turn. For drivers of calls."""
+    if schedule is not None and answer.call_id is not None:
+        schedule.started(answer.call_id)
+        schedule.turn(answer.call_id)
+    return _given(answer)
+
+
+async def aserved(answer: Serve, schedule: Schedule | None) -> object:
+    """Async twin of `served`."""
     if schedule is None or answer.call_id is None:
         return _given(answer)
     schedule.started(answer.call_id)
-    lost = await _hooks().turn(schedule, answer.call_id, cancelled=answer.cancels > 0)
+    lost = await aturn(schedule, answer.call_id, cancelled=answer.cancels > 0)
     if lost is None:
         return _given(answer)
     if answer.handed is not None:
         answer.handed(True)
     schedule.log("task.cancelled", answer.call_id.rpartition(".")[0], {"call": answer.call_id})
     raise lost
+
+
+def cancels() -> Any:
+    """Counts how often the program cancels the running task from here on. For drivers of calls."""
+    return _hooks().Cancels()
+
+
+async def aturn(schedule: Schedule, id: str, *, cancelled: bool) -> BaseException | None:
+    """Waits for the turn of an input in a task; see `schedule.turns.turn`. For drivers of calls."""
+    return await _hooks().turn(schedule, id, cancelled=cancelled)
 
 
 # --- the caller's line ------------------------------------------------------------------------------------------------

@@ -11,18 +11,20 @@ ends. A program that leaves a stream on its own account waits for nobody.
 
 from __future__ import annotations
 
-import asyncio
 import base64
+import inspect
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, Protocol, TypeVar, cast, runtime_checkable
 
 from agentloupe.ports import ambient
 from agentloupe.ports.protocols import Boundary, Perform, Serve
+from agentloupe.ports.schedule.core import Schedule
 from agentloupe.words.call import Call
 from agentloupe.words.canonical import Json
 
 __all__ = [
+    "END_OF_STREAM",
     "Coding",
     "How",
     "Piece",
@@ -32,6 +34,7 @@ __all__ = [
     "StreamBoundary",
     "Streamed",
     "aopen_stream",
+    "in_turn",
     "open_stream",
     "pieces_of",
     "pieces_wire",
@@ -42,6 +45,9 @@ R = TypeVar("R")
 How = Literal["complete", "left_early", "cancelled", "broken", "open"]
 """How a stream ended: read to its end; the program stopped reading; the program was stopped while it read; the connection
 failed; nobody knows (the process was killed, or the stream is still being read)."""
+
+END_OF_STREAM = "+"
+"""What is put behind the id of a call to name the turn of its stream's end; that of its beginning is the call's own."""
 
 Piece = tuple[float, bytes]
 """Milliseconds since the answer opened, and the bytes that came then."""
@@ -57,6 +63,8 @@ class Streamed:
         how: it ended.
         error: what broke or cancelled it.
         closed: the program closed it after the end of what it says, without reading on until nothing came any more.
+        cancels: how often the program cancelled it while it was read, and had its end nonetheless.
+        lost: the program cancelled it when its end was there and waited for its turn.
         facts: what else its adapter finds out about it, for headers.
     """
 
@@ -65,6 +73,8 @@ class Streamed:
     how: How = "open"
     error: BaseException | None = None
     closed: bool = False
+    cancels: int = 0
+    lost: bool = False
     facts: dict[str, Json] = field(default_factory=dict[str, Json])
 
     @property
@@ -80,12 +90,14 @@ class Played(Streamed):
     Attributes:
         past: is asked for the signal that stops a program which reads on where the recording has no more.
         left: is told that the program left, after so many pieces. Does not raise; what is not as recorded stops the next call.
+        ended: is told that the end was handed over.
         read: pieces that the program has taken.
         over: the program has come to the end, or left.
     """
 
     past: Callable[[], BaseException] = AssertionError
     left: Callable[[int], None] = lambda _: None
+    ended: Callable[[], None] = lambda: None
     read: int = 0
     over: bool = False
 
@@ -119,6 +131,16 @@ class Coding(Protocol):
         ...
 
 
+def in_turn(how: Json, error_class: Json, lost: Json) -> bool:
+    """Whether the end of a stream is an input of the program, with a place in the order of the tape.
+
+    A program that leaves early does so by itself; what stops it from outside (Ctrl-C) stops it at once.
+    """
+    if how == "cancelled":
+        return lost is not True and str(error_class).endswith("CancelledError")
+    return how in ("complete", "broken")
+
+
 # --- the driver -------------------------------------------------------------------------------------------------------
 
 
@@ -141,9 +163,7 @@ Head = Callable[[R], "Json"]
 """Says what came before the first piece; `None` for an answer that was read whole."""
 
 
-def open_stream(
-    request: Call, perform: Callable[[], R], head: Head[R], done: Callable[[Streamed], bool] | None = None
-) -> Reply[R]:
+def open_stream(request: Call, perform: Callable[[], R], head: Head[R], done: Done | None = None) -> Reply[R]:
     """Sends a call whose answer may come in pieces through the current boundary; see `ambient.call`.
 
     Args:
@@ -157,53 +177,119 @@ def open_stream(
     if boundary is None:
         raw = perform()
         return Reply(raw, raw)
-    turn = boundary.decide(request)
-    if isinstance(turn, Serve):
-        return _served(turn, done)
-    try:
-        with ambient.performed(turn, request.kind):
-            raw = cast("R", turn.instead()) if turn.instead else perform()
-    except BaseException as error:
-        boundary.failed(turn, error)
-        raise
-    return _came(boundary, turn, raw, head(raw), done)
+    decision = boundary.decide(request)
+    schedule = ambient.waits(request)
+    if isinstance(decision, Serve):
+        return _served(ambient.served(decision, schedule), decision, schedule, done)
+    opening = _Opening(boundary, request, decision, schedule, head)
+    ambient.in_turn(opening, perform)
+    return opening.reply(done)
 
 
 async def aopen_stream(
-    request: Call, perform: Callable[[], Awaitable[R]], head: Head[R], done: Callable[[Streamed], bool] | None = None
+    request: Call, perform: Callable[[], Awaitable[R]], head: Head[R], done: Done | None = None
 ) -> Reply[R]:
     """Async twin of `open_stream`."""
     boundary = ambient.current()
     if boundary is None:
         raw = await perform()
         return Reply(raw, raw)
-    turn = boundary.decide(request)
-    if isinstance(turn, Serve):
-        return _served(turn, done)
+    decision = boundary.decide(request)
+    schedule = ambient.waits(request)
+    if isinstance(decision, Serve):
+        return _served(await ambient.aserved(decision, schedule), decision, schedule, done)
+    opening = _Opening(boundary, request, decision, schedule, head)
     try:
-        with ambient.performed(turn, request.kind):
-            raw = await cast("Awaitable[R]", turn.instead()) if turn.instead else await perform()
+        await ambient.ain_turn(opening, perform)
     except BaseException as error:
-        boundary.failed(turn, error)
+        await opening.lost(error)
         raise
-    return _came(boundary, turn, raw, head(raw), done)
+    return opening.reply(done)
 
 
-def _served(turn: Serve, done: Callable[[Streamed], bool] | None) -> Reply[Any]:
-    if turn.error is not None:
-        raise turn.error
-    if isinstance(turn.value, Played):
-        return Reply(stream=_PlayedStream(turn.value, done))
-    return Reply(value=turn.value)
+Done = Callable[[Streamed], bool]
 
 
-def _came(boundary: Boundary, turn: Perform, raw: R, head: Json, done: Callable[[Streamed], bool] | None) -> Reply[R]:
-    if head is None:
-        return Reply(raw, boundary.finished(turn, raw))
-    if not isinstance(boundary, StreamBoundary):
-        return Reply(raw, raw)
-    boundary.opened(turn, head)
-    return Reply(raw, stream=_LiveStream(boundary, turn, head, done))
+def _served(value: object, answer: Serve, schedule: Schedule | None, done: Done | None) -> Reply[Any]:
+    if isinstance(value, Played):
+        turn = _Turn(schedule, answer.call_id)
+        return Reply(stream=_PlayedStream(value, turn, done))
+    return Reply(value=value)
+
+
+class _Opening(ambient.End):
+    """The beginning of an answer: told when it is its turn, as the end of the call where the answer came whole."""
+
+    __slots__ = ("_head", "_look", "raw")
+
+    def __init__(
+        self, boundary: Boundary, request: Call, perform: Perform, schedule: Schedule | None, look: Head[Any]
+    ) -> None:
+        super().__init__(boundary, request, perform, schedule)
+        self._look = look
+        self._head: Json = None
+        self.raw: Any = None
+
+    def tell(self) -> None:
+        """Tells the boundary what came."""
+        self.raw = self.value
+        self._head = self._look(self.raw) if self.error is None else None
+        if self._head is None or not isinstance(self.boundary, StreamBoundary):
+            super().tell()
+            return
+        self.perform.ended = ambient.monotonic_ms()
+        self.boundary.opened(self.perform, self._head)
+
+    def reply(self, done: Done | None) -> Reply[Any]:
+        """What the adapter gets."""
+        if self._head is None:
+            return Reply(self.raw, self.value)
+        if not isinstance(self.boundary, StreamBoundary):
+            return Reply(self.raw, self.raw)
+        turn = _Turn(self.schedule, self.call_id)
+        return Reply(self.raw, stream=_LiveStream(self.boundary, self.perform, self._head, turn, done))
+
+    async def lost(self, error: BaseException) -> None:
+        """The program was cancelled while the answer, which had begun to come, waited for its turn."""
+        if self._head is None:
+            return
+        self.perform.ended = ambient.monotonic_ms()
+        self.boundary.finished(self.perform, Streamed(self._head, how="cancelled", error=error))
+        closing = getattr(self.raw, "aclose", None) or getattr(self.raw, "close", None)
+        if closing is not None and inspect.isawaitable(closed := closing()):
+            await closed
+
+
+class _Turn:
+    """The turn of a stream's end."""
+
+    __slots__ = ("_id", "_schedule")
+
+    def __init__(self, schedule: Schedule | None, call_id: str | None) -> None:
+        self._schedule = schedule if call_id is not None else None
+        self._id = f"{call_id}{END_OF_STREAM}"
+
+    def wait(self) -> None:
+        """Waits in a thread."""
+        if self._schedule is not None:
+            self._schedule.turn(self._id)
+
+    async def await_(self, *, cancelled: bool) -> BaseException | None:
+        """Waits in a task; what is to be raised in place of the end, where the program was cancelled meanwhile.
+
+        `cancelled`: it was so already while it read, or is so on the tape: that is part of the end.
+        """
+        return None if self._schedule is None else await ambient.aturn(self._schedule, self._id, cancelled=cancelled)
+
+    def away(self) -> None:
+        """This thread waits for a piece."""
+        if self._schedule is not None:
+            self._schedule.away()
+
+    def back(self) -> None:
+        """It has come, or will not."""
+        if self._schedule is not None:
+            self._schedule.back()
 
 
 # --- the handle -------------------------------------------------------------------------------------------------------
@@ -230,11 +316,11 @@ class Stream(Protocol):
         """Async twin of `bytes`."""
         ...
 
-    def close(self) -> None:
-        """The program reads no more. Does nothing after the end."""
+    def close(self, source: Callable[[], object] | None) -> None:
+        """The program reads no more; after the end that says nothing new. `source` closes what there is behind it."""
         ...
 
-    async def aclose(self) -> None:
+    async def aclose(self, source: Callable[[], Awaitable[object]] | None) -> None:
         """Async twin of `close`."""
         ...
 
@@ -244,46 +330,59 @@ class _LiveStream:
 
     live = True
 
-    def __init__(
-        self, boundary: StreamBoundary, perform: Perform, head: Json, done: Callable[[Streamed], bool] | None
-    ) -> None:
+    def __init__(self, boundary: StreamBoundary, perform: Perform, head: Json, turn: _Turn, done: Done | None) -> None:
         self.head = head
         self.coding: Coding | None = None
         self._boundary = boundary
         self._perform = perform
+        self._turn = turn
         self._done = done
         self._seen = Streamed(head)
-        self._opened = ambient.monotonic_ms()
+        self._opened = perform.ended or ambient.monotonic_ms()
 
     def bytes(self, source: Iterable[bytes] | None) -> Iterator[bytes]:
         """See `Stream.bytes`."""
         reading = iter(source or ())
-        while True:
-            try:
-                data = next(reading)
-            except StopIteration:
-                break
-            except BaseException as error:
-                self._broke(error)
-                raise
+        while (data := self._next(reading)) is not None:
             self._piece(data)
             yield data
         self._end("complete")
+
+    def _next(self, reading: Iterator[bytes]) -> bytes | None:
+        """The next piece; `None` when there is none."""
+        self._turn.away()
+        try:
+            with ambient.performed(self._perform):
+                data = next(reading, None)
+        except BaseException as error:
+            how = _how_of(error)
+            if how == "cancelled":
+                self._turn.back()
+            self._end(how, error)
+            raise
+        if data is not None:
+            self._turn.back()
+        return data
 
     async def abytes(self, source: AsyncIterable[bytes] | None) -> AsyncIterator[bytes]:
         """See `Stream.abytes`."""
         reading = cast("AsyncIterable[bytes]", source).__aiter__()
         while True:
+            cancels = ambient.cancels()
             try:
-                data = await anext(reading)
+                with ambient.performed(self._perform):
+                    data = await anext(reading)
             except StopAsyncIteration:
+                self._seen.cancels += cancels.count()
                 break
             except BaseException as error:
-                self._broke(error)
+                self._seen.cancels += cancels.count()
+                await self._aend(_how_of(error), error)
                 raise
+            self._seen.cancels += cancels.count()
             self._piece(data)
             yield data
-        self._end("complete")
+        await self._aend("complete")
 
     def _piece(self, data: bytes) -> None:
         if self._seen.how != "open":
@@ -293,33 +392,60 @@ class _LiveStream:
         self._seen.pieces.append(piece)
         self._boundary.streamed(self._perform, piece)
 
-    def _broke(self, error: BaseException) -> None:
-        if self._seen.how == "open":
-            self._seen.error = error
-            self._end("cancelled" if _stopped(error) else "broken")
-
-    def _end(self, how: How) -> None:
-        """The end is handed over. Where turns are taken, `complete` and `broken` have waited for theirs."""
-        if self._seen.how == "open":
-            self._seen.how = how
-            self._boundary.finished(self._perform, self._seen)
-
-    def _leave(self) -> None:
+    def _end(self, how: How, error: BaseException | None = None) -> None:
+        """The end is handed over: what it says by itself in its turn, what the program does at once."""
         if self._seen.how != "open":
             return
-        if self._done is not None and self._done(self._seen):
-            self._seen.closed = True
-            self._end("complete")
-        else:
-            self._end("left_early")
+        self._perform.ended = ambient.monotonic_ms()
+        try:
+            if in_turn(how, type(error).__name__, lost=False):
+                self._turn.wait()
+        finally:
+            self._tell(how, error)
 
-    def close(self) -> None:
+    async def _aend(self, how: How, error: BaseException | None = None) -> None:
+        if self._seen.how != "open":
+            return
+        self._perform.ended = ambient.monotonic_ms()
+        lost: BaseException | None = None
+        try:
+            if in_turn(how, type(error).__name__, lost=False):
+                lost = await self._turn.await_(cancelled=how == "cancelled" or self._seen.cancels > 0)
+        finally:
+            self._seen.lost = lost is not None
+            self._tell(*((how, error) if lost is None else ("cancelled", lost)))
+        if lost is not None:
+            raise lost
+
+    def _tell(self, how: How, error: BaseException | None) -> None:
+        if self._seen.how == "open":
+            self._seen.how, self._seen.error = how, error
+            self._boundary.finished(self._perform, self._seen)
+
+    def _left(self) -> How:
+        """How a stream ends that the program closes."""
+        self._seen.closed = self._done is not None and self._done(self._seen)
+        return "complete" if self._seen.closed else "left_early"
+
+    def close(self, source: Callable[[], object] | None) -> None:
         """See `Stream.close`."""
-        self._leave()
+        try:
+            if self._seen.how == "open":
+                self._end(self._left())
+        finally:
+            if source is not None:
+                with ambient.performed(self._perform):
+                    source()
 
-    async def aclose(self) -> None:
+    async def aclose(self, source: Callable[[], Awaitable[object]] | None) -> None:
         """See `Stream.aclose`."""
-        self._leave()
+        try:
+            if self._seen.how == "open":
+                await self._aend(self._left())
+        finally:
+            if source is not None:
+                with ambient.performed(self._perform):
+                    await source()
 
 
 class _PlayedStream:
@@ -327,28 +453,42 @@ class _PlayedStream:
 
     live = False
 
-    def __init__(self, played: Played, done: Callable[[Streamed], bool] | None) -> None:
+    def __init__(self, played: Played, turn: _Turn, done: Done | None) -> None:
         self.head = played.head
         self.coding: Coding | None = None
         self._played = played
+        self._turn = turn
         self._done = done
 
     def bytes(self, source: Iterable[bytes] | None) -> Iterator[bytes]:
         """See `Stream.bytes`."""
         yield from self._pieces()
         played = self._played
-        if played.how == "cancelled" and played.error is not None:
-            raise played.error
+        if played.over:
+            return
+        self._check()
+        if in_turn(played.how, type(played.error).__name__, played.lost):
+            self._turn.wait()
         yield from self._last()
 
     async def abytes(self, source: AsyncIterable[bytes] | None) -> AsyncIterator[bytes]:
         """See `Stream.abytes`."""
         for data in self._pieces():
             yield data
-        if self._played.how == "cancelled":
-            await asyncio.get_running_loop().create_future()  # it was stopped while it waited, and will be again
+        if self._played.over:
+            return
+        self._check()
+        await self._aturn()
         for data in self._last():
             yield data
+
+    async def _aturn(self) -> None:
+        played = self._played
+        stopped = played.how == "cancelled" and not played.lost
+        lost = await self._turn.await_(cancelled=stopped or played.cancels > 0)
+        if lost is not None:
+            played.over = True
+            raise lost
 
     def _pieces(self) -> Iterator[bytes]:
         played = self._played
@@ -357,41 +497,55 @@ class _PlayedStream:
             played.read += 1
             yield data if self.coding is None else self.coding.encode(data)
 
+    def _check(self) -> None:
+        """What the program reads beyond the last piece is an end, also where it had closed a stream that had said all."""
+        if self._played.how not in ("complete", "broken", "cancelled"):
+            raise self._played.past()
+
     def _last(self) -> Iterator[bytes]:
-        """What follows the last piece: the end, also where the program had closed a stream that had said all."""
         played = self._played
-        if played.over:
-            return
-        if played.how not in ("complete", "broken"):
-            raise played.past()
-        played.over = True
-        if played.how == "broken" and played.error is not None:
+        self._over()
+        if played.how != "complete" and played.error is not None:
             raise played.error
         if self.coding is not None and (rest := self.coding.end()):
             yield rest
 
-    def _leave(self) -> None:
+    def _over(self) -> None:
+        self._played.over = True
+        self._played.ended()
+
+    def _whole(self) -> bool:
+        """Whether the program has come to the recorded end, and need not read on."""
         played = self._played
-        if played.over:
-            return
-        played.over = True
         so_far = Streamed(played.head, played.pieces[: played.read])
-        if played.how == "complete" and self._done is not None and self._done(so_far):
-            return
-        played.left(played.read)
+        return played.how == "complete" and self._done is not None and self._done(so_far)
 
-    def close(self) -> None:
+    def close(self, source: Callable[[], object] | None) -> None:
         """See `Stream.close`."""
-        self._leave()
+        if self._played.over:
+            return
+        if self._whole():
+            self._turn.wait()
+            self._over()
+        else:
+            self._played.over = True
+            self._played.left(self._played.read)
 
-    async def aclose(self) -> None:
+    async def aclose(self, source: Callable[[], Awaitable[object]] | None) -> None:
         """See `Stream.aclose`."""
-        self._leave()
+        if self._played.over:
+            return
+        if self._whole():
+            await self._aturn()
+            self._over()
+        else:
+            self._played.over = True
+            self._played.left(self._played.read)
 
 
-def _stopped(error: BaseException) -> bool:
-    """Whether this stops code from outside: a cancelled task, Ctrl-C, a generator that is thrown away."""
-    return isinstance(error, asyncio.CancelledError | KeyboardInterrupt | GeneratorExit)
+def _how_of(error: BaseException) -> How:
+    """How a stream ends that raises this: what stops code from outside (a cancelled task, Ctrl-C) does not break it."""
+    return "broken" if isinstance(error, Exception) else "cancelled"
 
 
 # --- as JSON ----------------------------------------------------------------------------------------------------------

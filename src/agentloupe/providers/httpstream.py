@@ -101,11 +101,7 @@ def _made(name: str) -> tuple[Any, Any]:
             return self._stream.bytes(self._source)
 
         def close(self) -> None:
-            try:
-                self._stream.close()
-            finally:
-                if self._source is not None:
-                    self._source.close()
+            self._stream.close(None if self._source is None else self._source.close)
 
     class AsyncBody(library.AsyncByteStream):
         def __init__(self, stream: Stream, source: Any) -> None:
@@ -116,10 +112,6 @@ def _made(name: str) -> tuple[Any, Any]:
             return self._stream.abytes(self._source)
 
         async def aclose(self) -> None:
-            try:
-                await self._stream.aclose()
-            finally:
-                if self._source is not None:
-                    await self._source.aclose()
+            await self._stream.aclose(None if self._source is None else self._source.aclose)
 
     return Body, AsyncBody

@@ -390,6 +390,18 @@ class Schedule:
         if self.baton and (strand := self.strand()) is not None:
             self.park(strand)
 
+    def back(self) -> None:
+        """This thread comes back by itself: what it waited for is a piece of an input, and has no turn of its own."""
+        strand = self.strand() if self.baton and not self.closed else None
+        if strand is not None and self._signal is None:
+            with self.lock:
+                if self.holder is strand:
+                    return
+                self.runq.append(strand)
+                self.grant()
+            strand.turn.acquire()
+        self.check()
+
     def turn(self, id: str) -> None:
         """Waits for the turn of a call that this thread has made and that is done.
 
