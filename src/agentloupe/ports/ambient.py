@@ -452,9 +452,9 @@ def opening_with(chosen: Opener, *, process_wide: bool = False) -> Generator[Non
 
 
 @contextmanager
-def performed(perform: Perform) -> Generator[None]:
-    """More is done inside of the real thing behind a call whose answer has begun to come. For drivers of calls."""
-    token = _begin(perform, "other")
+def performed(perform: Perform, kind: Kind = "other") -> Generator[None]:
+    """The real thing behind a call is done inside; calls made there are its inner calls. For drivers of calls."""
+    token = _begin(perform, kind)
     try:
         yield
     finally:
