@@ -168,12 +168,15 @@ KNOWN_FIELDS = frozenset(
 """Top-level fields of requests that may be set without having been recorded; others are given as `extra`."""
 
 
-def form_of(request: Mapping[str, Json], provider: str | None = None) -> Form:
-    """Which provider's form a request has, by its fields.
+def form_of(request: Mapping[str, Json], provider: str | None = None, endpoint: str | None = None) -> Form:
+    """Which provider's form a request has, by where it was sent, else by its fields.
 
     `contents` is Gemini's; `input` without `messages` the Responses form; `system` or `anthropic_version` beside
     `messages` Anthropic's (or its provider says so); anything else is a chat completion.
     """
+    for end, form in _ENDPOINTS:
+        if endpoint is not None and endpoint.endswith(end):
+            return form
     if "contents" in request:
         return "gemini"
     if "messages" not in request and ("input" in request or "instructions" in request):
@@ -181,6 +184,13 @@ def form_of(request: Mapping[str, Json], provider: str | None = None) -> Form:
     if "system" in request or "anthropic_version" in request or provider == "anthropic":
         return "anthropic"
     return "chat"
+
+
+_ENDPOINTS: tuple[tuple[str, Form], ...] = (
+    ("/chat/completions", "chat"),
+    ("/messages", "anthropic"),
+    ("/responses", "responses"),
+)
 
 
 # --- compiling --------------------------------------------------------------------------------------------------------

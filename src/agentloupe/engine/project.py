@@ -21,6 +21,7 @@ from agentloupe.ports.recording import Recording
 from agentloupe.ports.streams import pieces_of
 from agentloupe.words.call import NO_ATTRS, Attrs, Kind, Source
 from agentloupe.words.canonical import Json
+from agentloupe.words.dialects import message_in
 from agentloupe.words.errors import Corrupt, Damaged
 from agentloupe.words.event import FINAL_TYPES, Event
 from agentloupe.words.exchange import answer_in
@@ -498,19 +499,11 @@ def outcome_of(step: Step, came: Json) -> Json:
 
 def _shown_output(step: Step, came: Json) -> Json:
     if step.kind == "llm":
-        return _message(came)
+        return message_in(answer_in(came))
     shown = decode_for_reading(came)
     if step.name == ROOT_NAME and step.kind == "agent" and isinstance(shown, dict) and shown.keys() == {"result"}:
         return shown["result"]
     return shown
-
-
-def _message(response: Json) -> Json:
-    """The assistant message of a chat completion; another form of response as the provider sent it."""
-    response = answer_in(response)
-    choices = response.get("choices") if isinstance(response, dict) else None
-    first = choices[0] if isinstance(choices, list) and choices else None
-    return first["message"] if isinstance(first, dict) and "message" in first else response
 
 
 def _shown_error(step: Step, came: Json) -> str:

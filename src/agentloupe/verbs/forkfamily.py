@@ -201,7 +201,9 @@ class Family:
         self.policy = self._policy()
         self.rules = rules_in(self.cut.tape)
         self.form: Form | None = wishes.form or (
-            form_of(self.cut.request, self._recorded_provider()) if self.cut.request else None
+            form_of(self.cut.request, self._recorded("provider"), self._recorded("endpoint"))
+            if self.cut.request
+            else None
         )
         self.notes: list[str] = []
         self._edits: tuple[Edit, ...] = ()
@@ -210,8 +212,8 @@ class Family:
 
     # --- before anything is sent --------------------------------------------------------------------------------------
 
-    def _recorded_provider(self) -> str | None:
-        said = self.cut.call.attrs.get("provider") if self.cut.call is not None else None
+    def _recorded(self, fact: str) -> str | None:
+        said = self.cut.call.attrs.get(fact) if self.cut.call is not None else None
         return said if isinstance(said, str) else None
 
     def _policy(self) -> Policy:
@@ -252,9 +254,9 @@ class Family:
                 hint="use the generic loop (--engine generic), or fork before the tool",
                 reason="inside_a_tool",
             )
-        if self.engine == "generic" and self.cut.request is not None and "messages" not in self.cut.request:
+        if self.engine == "generic" and self.form not in (None, "chat"):
             raise ForkRefused(
-                f"step {self.cut.step}: the generic loop speaks chat completions, this request has another form",
+                f"step {self.cut.step}: the generic loop speaks chat completions, this request is of the form {self.form!r}",
                 hint="fork it with its own code",
                 reason="other_form",
             )

@@ -1,7 +1,8 @@
 """What requests and answers of models say, in each of the forms that providers speak. Reads, never decides.
 
 Chat completions (`messages`, `choices`), OpenAI Responses (`input`, `output`) and Anthropic messages (`messages` with
-content blocks, `content`). A form that is not known says nothing, which is never taken for "there is none".
+content blocks, `content`). A form that is not known says nothing, which is never taken for "there is none". The tools that
+a model asks the program for stand in `toolcalls`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import orjson
 
 from agentloupe.words.canonical import Json
 
-__all__ = ["finish_reason_of", "hosted_tools", "server_held"]
+__all__ = ["finish_reason_of", "hosted_tools", "message_in", "server_held"]
 
 _RUN_HERE: Final = frozenset({"function", "custom", "local_shell", "apply_patch", "computer", "computer_use_preview"})
 _RUN_HERE_DATED: Final = ("bash_", "text_editor_", "computer_", "memory_")
@@ -99,3 +100,21 @@ def finish_reason_of(answer: Json) -> str | None:
         cut = answer.get("incomplete_details")
         said = (cut.get("reason") if isinstance(cut, dict) else None) or answer.get("status")
     return said if isinstance(said, str) else None
+
+
+def message_in(answer: Json) -> Json:
+    """What a model said, without what the provider says about it; another form of answer as it is.
+
+    The assistant message of a chat completion, role and content of an Anthropic message, the output of a response.
+    """
+    if not isinstance(answer, dict):
+        return answer
+    choices = answer.get("choices")
+    first = choices[0] if isinstance(choices, list) and choices else None
+    if isinstance(first, dict) and "message" in first:
+        return first["message"]
+    if answer.get("object") == "response" and isinstance(answer.get("output"), list):
+        return {"role": "assistant", "output": answer["output"]}
+    if answer.get("type") == "message" and isinstance(answer.get("content"), list):
+        return {"role": answer.get("role", "assistant"), "content": answer["content"]}
+    return answer

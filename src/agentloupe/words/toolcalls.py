@@ -1,7 +1,8 @@
 """The tools that a model asks for in its answer, and their results in the next request, in each form that providers speak.
 
-Chat completions (`tool_calls`, messages of role `tool`), OpenAI Responses (items `function_call`, `function_call_output` and
-their custom twins) and Anthropic messages (blocks `tool_use`, `tool_result`).
+Chat completions (`tool_calls`, messages of role `tool`), OpenAI Responses (items `function_call`, `function_call_output`, their
+custom twins, and calls of shells, patches and computers that the program runs) and Anthropic messages (blocks `tool_use`,
+`tool_result`). What runs at the provider is not among them.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from agentloupe.words.jsontext import Json
 
 __all__ = ["AskedTool", "asked_tools", "forced_tool", "newest_results"]
 
-_ITEM_CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
-_ITEM_RESULTS = ("function_call_output", "custom_tool_call_output")
+_SAID = ("arguments", "input", "action", "operation")
+"""Members of an item that say what is wanted, by its type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +73,21 @@ def _chat_calls(answer: Json) -> Iterator[AskedTool]:
 
 
 def _item_calls(items: list[dict[str, Json]]) -> Iterator[AskedTool]:
+    """Calls among the items of a response: those with a `call_id`, unless the provider answered them right there."""
+    done = {str(item.get("call_id")) for item in items if _is_result(item)}
     for item in items:
-        field = _ITEM_CALLS.get(str(item.get("type")))
-        if field is not None:
-            yield AskedTool(str(item.get("call_id")), str(item.get("name")), item.get(field))
+        call_id = item.get("call_id")
+        if _is_call(item) and isinstance(call_id, str) and call_id not in done:
+            said = next((item[name] for name in _SAID if name in item), None)
+            yield AskedTool(call_id, str(item.get("name") or str(item.get("type")).removesuffix("_call")), said)
+
+
+def _is_call(item: dict[str, Json]) -> bool:
+    return str(item.get("type")).endswith("_call")
+
+
+def _is_result(item: dict[str, Json]) -> bool:
+    return str(item.get("type")).endswith("_output")
 
 
 def _block_calls(blocks: list[dict[str, Json]]) -> Iterator[AskedTool]:
@@ -100,8 +112,7 @@ def _message_results(messages: list[dict[str, Json]]) -> Iterator[tuple[str, Jso
 
 def _item_results(items: list[dict[str, Json]]) -> Iterator[tuple[str, Json]]:
     for item in reversed(items):
-        kind = item.get("type")
-        if item.get("role") == "assistant" or kind in _ITEM_CALLS or kind == "reasoning":
+        if item.get("role") == "assistant" or _is_call(item) or item.get("type") == "reasoning":
             return
-        if kind in _ITEM_RESULTS:
+        if _is_result(item):
             yield str(item.get("call_id")), item.get("output")
