@@ -67,10 +67,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=None,
         help="Replay agents that are named MODULE:FUNCTION in child processes without a network.",
     )
+    group.addoption(
+        "--loupe-strict-order",
+        action="store_true",
+        default=None,
+        help="A replay whose order of concurrent calls is not proven fails.",
+    )
     parser.addini("loupe_record_mode", "Record mode outside of CI: none, once, new_episodes or all.", default="")
     parser.addini("loupe_recordings", "Folders whose .loupe files are tests.", type="paths", default=[])
     parser.addini("loupe_agent", "[NAME=]MODULE:FUNCTION, one a line; see --loupe-agent.", type="linelist", default=[])
     parser.addini("loupe_isolated", "See --loupe-isolated.", type="bool", default=False)
+    parser.addini("loupe_strict_order", "See --loupe-strict-order.", type="bool", default=False)
     parser.addini("loupe_strict", "A value that cannot be recorded raises in tests.", type="bool", default=True)
 
 
@@ -78,7 +85,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Markers, strict sessions, and folders of recordings that lie outside of what is collected anyway."""
     config.addinivalue_line(
         "markers",
-        "loupe(path=None, *, level='content', expect=None, mode=None): the run of the agent that this test starts is "
+        "loupe(path=None, *, level='content', expect=None, strict_order=None, mode=None): the run of the agent that this test starts is "
         "replayed from a recording, by default recordings/MODULE/TEST.loupe beside the test's file",
     )
     config.addinivalue_line(
@@ -140,6 +147,7 @@ class Replay:
         kwargs: Mapping[str, Any] | None = None,
         level: Level = "content",
         expect: ExpectedDifferences | None = None,
+        strict_order: bool | None = None,
         isolated: bool | None = None,
         mode: str | None = None,
     ) -> ReplayReport:
@@ -152,6 +160,7 @@ class Replay:
             kwargs: the same, by name.
             level: how much must agree: `flow`, `state` or `content`.
             expect: differences that are meant, or the file that lists them.
+            strict_order: an order of concurrent calls that is not proven fails the test; default: as the settings say.
             isolated: in a child process without a network; the agent is `module:function` then.
             mode: record mode of this call, where neither the command line nor CI says otherwise.
 
@@ -173,7 +182,8 @@ class Replay:
                 arguments=given,
                 level=level,
                 expect=expect,
-                isolated=_isolated(config) and by_text if isolated is None else isolated,
+                strict_order=_on(config, "loupe_strict_order") if strict_order is None else strict_order,
+                isolated=_on(config, "loupe_isolated") and by_text if isolated is None else isolated,
                 mode=_mode(config, mode),
                 environment=_child_environment(config),
                 again=_again(self._item),
@@ -189,9 +199,10 @@ def replay(request: pytest.FixtureRequest) -> Replay:
     return Replay(cast("pytest.Item", request.node))
 
 
-def _isolated(config: pytest.Config) -> bool:
-    asked = config.getoption("loupe_isolated")
-    return bool(config.getini("loupe_isolated") if asked is None else asked)
+def _on(config: pytest.Config, name: str) -> bool:
+    """A switch: the option, else the setting."""
+    asked = config.getoption(name)
+    return bool(config.getini(name) if asked is None else asked)
 
 
 def _child_environment(config: pytest.Config) -> dict[str, str]:
@@ -263,11 +274,17 @@ def _taped(item: pytest.Item, marker: pytest.Mark) -> Taped:
         *,
         level: Level = "content",
         expect: ExpectedDifferences | None = None,
+        strict_order: bool | None = None,
         mode: str | None = None,
     ) -> Case:
-        place = _place_of(item) if path is None else item.path.parent / path
-        again = _again(item)
-        return Case(path=place, level=level, expect=expect, mode=_mode(item.config, mode), again=again)
+        return Case(
+            path=_place_of(item) if path is None else item.path.parent / path,
+            level=level,
+            expect=expect,
+            strict_order=_on(item.config, "loupe_strict_order") if strict_order is None else strict_order,
+            mode=_mode(item.config, mode),
+            again=_again(item),
+        )
 
     try:
         taped = Taped(wishes(*marker.args, **marker.kwargs))
@@ -341,14 +358,14 @@ class _RecordingItem(pytest.Item):
     """The replay of one recording with the agent that the project names."""
 
     def runtest(self) -> None:
-        agent = self._agent()
-        isolated, environment = _isolated(self.config), _child_environment(self.config)
+        agent, environment = self._agent(), _child_environment(self.config)
         _checked(
             self,
             lambda case: case(
                 path=self.path,
                 agent=agent,
-                isolated=isolated,
+                strict_order=_on(self.config, "loupe_strict_order"),
+                isolated=_on(self.config, "loupe_isolated"),
                 mode=_mode(self.config),
                 environment=environment,
                 again=_again(self),

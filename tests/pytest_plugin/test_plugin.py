@@ -437,6 +437,40 @@ def test_other_workers_tell_the_same(project: pytest.Pytester) -> None:
     assert len(calls(project)) == 3
 
 
+def test_an_order_that_is_not_proven_fails_where_that_is_wanted(
+    project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project.makepyfile(
+        my_agent=AGENT
+        + """
+import asyncio
+@loupe.tool(effect="read")
+async def later(n):
+    await asyncio.sleep(0)
+    return n
+@loupe.agent
+async def both():
+    return sum(await asyncio.gather(later(n=1), later(n=2)))
+""",
+        test_agents="""
+        import asyncio, pytest, my_agent
+        @pytest.mark.loupe
+        def test_own():
+            assert asyncio.run(my_agent.both()) == 3
+        """,
+    )
+    monkeypatch.setenv("LOUPE_SCHEDULE", "off")
+    run(project).assert_outcomes(passed=1)
+    run(project, "--junitxml=told.xml").assert_outcomes(passed=1)
+    assert _properties(project.path / "told.xml")["test_own"]["loupe_order"] == "not proven"
+    strict = run(project, "--loupe-strict-order")
+    strict.assert_outcomes(failed=1)
+    strict.stdout.fnmatch_lines(["*order not proven: *"])
+    monkeypatch.delenv("LOUPE_SCHEDULE")
+    run(project, "--record-mode=all").assert_outcomes(passed=1)
+    run(project, "--loupe-strict-order").assert_outcomes(passed=1)
+
+
 def test_wrong_words_are_named(project: pytest.Pytester) -> None:
     project.makepyfile(
         test_agents="""

@@ -19,6 +19,7 @@ from agentloupe.engine.project import Projector
 from agentloupe.engine.resumer import open_intents
 from agentloupe.engine.tape import read_tape
 from agentloupe.engine.verify import verify
+from agentloupe.ports import ambient
 from agentloupe.ports.protocols import Store
 from agentloupe.ports.recording import Recording
 from agentloupe.ports.streams import Streamed, open_stream
@@ -27,6 +28,7 @@ from agentloupe.store.owners import this_process
 from agentloupe.verbs.replaying import replay
 from agentloupe.verbs.resuming import resume
 from agentloupe.words.call import Call
+from agentloupe.words.canonical import Json
 from agentloupe.words.errors import Corrupt, OwnerAlive, ResumeRefused, RunNotFound
 from tests.tapes import record_in, tampered
 
@@ -237,6 +239,85 @@ def test_a_stream_that_was_cut_is_asked_for_again() -> None:
 
 
 # ---------------------------------------------------------------- what stops it
+
+
+def ask(messages: list[Any], *, answer: Any = None, hosted: list[str] | None = None) -> Any:
+    """A model call without a client: what it answers is given here."""
+    call = Call(
+        kind="llm",
+        name="chat m",
+        input={"messages": messages},
+        attrs={"hosted": cast("Json", hosted)} if hosted else {},
+        encode=lambda value: cast("Any", value),
+        decode=lambda value: value,
+    )
+
+    def send() -> Any:
+        real[f"asked {len(messages)}"] += 1
+        return answer
+
+    return ambient.call(call, send)
+
+
+def wants(tool: str) -> Any:
+    """An answer that asks for a tool."""
+    function = {"name": tool, "arguments": "{}"}
+    return {"choices": [{"message": {"role": "assistant", "tool_calls": [{"id": "c1", "function": function}]}}]}
+
+
+def test_a_tool_that_may_have_run_unseen_stops_it_before_it_runs_again() -> None:
+    def wire_money() -> str:
+        real["wired"] += 1
+        return "sent"
+
+    @loupe.agent(name="banker")
+    def agent() -> str:
+        answer = ask([{"role": "user", "content": "pay"}], answer=wants("wire_money"))
+        result = wire_money()
+        last = {"role": "tool", "tool_call_id": "c1", "content": result}
+        return str(ask([answer["choices"][0]["message"], last], answer={"choices": []}))
+
+    recording = whole(agent)
+    answered = next(e.sequence for e in recording.events if e.type == "model.responded")
+    for last in (answered, answered + 1, len(recording.events) - 1):
+        real.clear()
+        with pytest.raises(ResumeRefused) as refused:
+            resume(recording.run_id, agent, store=cut(recording, last))
+        assert refused.value.reason == "control_flow"
+        assert "wire_money" in str(refused.value)
+        assert not real
+
+
+def test_a_declared_tool_that_was_asked_for_and_had_not_begun_runs() -> None:
+    @loupe.agent(name="finder")
+    def agent() -> str:
+        ask([{"role": "user", "content": "look"}], answer=wants("find"))
+        return str(find(item="pen")["item"])
+
+    recording = whole(agent)
+    answered = next(e.sequence for e in recording.events if e.type == "model.responded")
+    store = cut(recording, answered)
+    assert resume(recording.run_id, agent, store=store).result == "pen"
+    assert real == {"find pen": 1}
+    sound(store, recording.run_id, agent)
+
+
+@pytest.mark.parametrize(("hosted", "asked"), [("web_search", True), ("code_interpreter", False)])
+def test_what_the_provider_runs_itself_is_asked_again_only_where_it_cannot_write(hosted: str, asked: bool) -> None:
+    @loupe.agent(name="searcher")
+    def agent() -> str:
+        return str(ask([{"role": "user", "content": "look"}], answer={"choices": []}, hosted=[hosted]))
+
+    recording = whole(agent)
+    store = cut(recording, next(e.sequence for e in recording.events if e.type == "model.requested"))
+    if asked:
+        resume(recording.run_id, agent, store=store)
+        assert real == {"asked 1": 1}
+        return
+    with pytest.raises(ResumeRefused) as refused:
+        resume(recording.run_id, agent, store=store)
+    assert [intent["tool"] for intent in refused.value.intents] == [hosted]
+    assert not real
 
 
 def test_code_that_takes_another_road_leaves_the_run_as_it_was() -> None:

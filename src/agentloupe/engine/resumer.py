@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NoReturn, cast
 
+from agentloupe.engine.cautions import may_write
 from agentloupe.engine.privacy import Rules, scrub
 from agentloupe.engine.recorder import FROM_MESSAGES, Recorder, status_of
 from agentloupe.engine.replayer import OWN_WORK, Replayer, Settings
@@ -39,16 +40,23 @@ def open_intents(tape: Tape) -> list[dict[str, Json]]:
     around = {call.outer for call in tape.calls if call.effect == "write" and call.inner}
     # Running such a tool again would run the effects inside of it again, which went well.
     outer = [call for call in tape.calls if call.status == "open" and call.kind == "tool" and call.call_id in around]
-    found = {call.call_id: call for call in (*writes, *outer)}
+    # What the provider itself runs while it answers may write, too.
+    hosted = [call for call in tape.calls if call.status == "open" and any(map(may_write, _hosted(call)))]
+    found = {call.call_id: call for call in (*writes, *outer, *hosted)}
     return [_question(call) for call in sorted(found.values(), key=lambda call: call.first_seq)]
+
+
+def _hosted(call: RecordedCall) -> list[str]:
+    named = call.attrs.get("hosted")
+    return [str(tool) for tool in named] if isinstance(named, list) else []
 
 
 def _question(call: RecordedCall) -> dict[str, Json]:
     return {
         "sequence": call.first_seq,
         "call_id": call.call_id,
-        "tool": call.name,
-        "effect": call.effect,
+        "tool": ", ".join(_hosted(call)) or call.name,
+        "effect": call.effect or "write",
         "status": call.status,
         "arguments_digest": call.input_digest,
         "idempotency_key": call.attrs.get("idempotency_key"),

@@ -56,7 +56,7 @@ class Taped:
                 return Told(passed=False, text=missing(self._path, case.again))
             self._taken = OneRun()
             return None
-        wishes = Wishes(level=case.level, expect=case.expect)
+        wishes = Wishes(level=case.level, expect=case.expect, strict_order=case.strict_order)
         self._recording = find_recording(self._path, None)
         opened = open_tape(self._recording, wishes)
         if isinstance(opened, ReplayReport):

@@ -84,7 +84,7 @@ class Case:
         path: the `.loupe` file; or a run of the project's store, by id, which is only replayed.
         agent: the function, or `module:function`; recordings of the generic loop need none.
         arguments: what the agent is called with when it is recorded; `None`: as in the recording that is there.
-        level, expect: see `replaying.replay`.
+        level, expect, strict_order: see `replaying.replay`.
         isolated: in a child process, without a network where the system allows it; the agent is `module:function` then.
         mode: see `Mode`.
         environment: variables for the child.
@@ -96,6 +96,7 @@ class Case:
     arguments: tuple[Sequence[Any], Mapping[str, Any]] | None = None
     level: Level = "content"
     expect: ExpectedDifferences | None = None
+    strict_order: bool = False
     isolated: bool = False
     mode: Mode = "none"
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -131,6 +132,7 @@ class Told:
             "loupe_reason": report.reason,
             "loupe_events": f"{report.consumed} of {report.events}",
             "loupe_levels": "+".join(level for level, agreed in report.levels.items() if agreed) or "none",
+            "loupe_order": "not proven" if report.unproven else "proven",
             "loupe_isolation": report.isolation,
             "loupe_recording": self.digest,
             "loupe_rules": report.rules,
@@ -198,7 +200,7 @@ def _digest(recording: Recording) -> str | None:
 def _in_process(case: Case, recording: Recording) -> ReplayReport:
     from agentloupe.verbs.clients import wrapping_clients
 
-    wishes = Wishes(level=case.level, expect=case.expect)
+    wishes = Wishes(level=case.level, expect=case.expect, strict_order=case.strict_order)
     opened = open_tape(recording, wishes)
     if isinstance(opened, ReplayReport):
         return opened
@@ -211,7 +213,14 @@ def _isolated(case: Case, recording: Recording) -> ReplayReport:
 
     if case.agent is not None and not isinstance(case.agent, str):
         raise UsageError("an isolated replay imports the agent in a process of its own", hint="name it module:function")
-    return replay_code(recording, case.agent, level=case.level, expect=case.expect, environment=case.environment)
+    return replay_code(
+        recording,
+        case.agent,
+        level=case.level,
+        expect=case.expect,
+        strict_order=case.strict_order,
+        environment=case.environment,
+    )
 
 
 # --- recording --------------------------------------------------------------------------------------------------------
