@@ -380,6 +380,22 @@ def test_code_that_ends_early_or_is_called_otherwise_is_stopped() -> None:
     assert store.recording(recording.run_id).events == recording.events[:12]
 
 
+def test_an_error_before_the_end_of_the_tape_is_named_and_leaves_the_run_as_it_was() -> None:
+    recording = whole(shop, ITEMS)
+    store = cut(recording, 12)
+
+    @loupe.agent(name="shop")
+    def broken(items: list[str]) -> list[str]:
+        loupe.uuid4()
+        raise KeyError("LLM_BASE_URL")
+
+    with pytest.raises(ResumeRefused) as refused:
+        resume(recording.run_id, broken, store=store)
+    assert "the agent raised KeyError at test_resume.py:" in str(refused.value)
+    assert store.recording(recording.run_id).events == recording.events[:12]
+    assert resume(recording.run_id, shop, store=store).result == RESULT
+
+
 def test_an_open_question_names_what_a_person_must_find_out() -> None:
     recording = whole(shop, ["quill"])
     intent = next(e for e in recording.events if e.type == "tool.requested")

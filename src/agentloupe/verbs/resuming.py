@@ -24,15 +24,22 @@ from agentloupe.engine.tape import Tape, read_tape
 from agentloupe.engine.verify import verify
 from agentloupe.ports import ambient
 from agentloupe.ports.protocols import Opener, Opening, RunWriter, Session, Store
-from agentloupe.verbs import launch, snapshot
+from agentloupe.verbs import launch
 from agentloupe.verbs.api import open_store, resolve
-from agentloupe.verbs.children import quiet_stops, run_child
+from agentloupe.verbs.children import quiet_stops, raised_at, run_child
 from agentloupe.verbs.clients import wrap_clients
 from agentloupe.verbs.instrument import declared_tools
 from agentloupe.verbs.launched import Launch
 from agentloupe.verbs.replaying import agent_for, arguments_of, command_for, rules_in, to_the_end
 from agentloupe.verbs.replaysession import ReplayOpener
-from agentloupe.verbs.sessions import RecordOpener, RecordSession, default_store, settings_here, without_secrets
+from agentloupe.verbs.sessions import (
+    RecordOpener,
+    RecordSession,
+    default_store,
+    settings_here,
+    snapshot_of,
+    without_secrets,
+)
 from agentloupe.words.canonical import Json, dumps
 from agentloupe.words.errors import Corrupt, LoupeError, ReplayMismatch, ReplayRefused, ResumeRefused
 from agentloupe.words.jsontext import loads
@@ -176,7 +183,7 @@ def _resumer(writer: RunWriter, tape: Tape, argv: Sequence[str] | None) -> Resum
     from agentloupe.ports.schedule.hooks import supported
 
     settings, rules = settings_here(), rules_in(tape)
-    taken = snapshot.take(settings.root, settings.env, _opening(tape))
+    taken = snapshot_of(settings, _opening(tape))
     facts: dict[str, Json] = {} if argv is None else {"argv": list[Json](without_secrets(argv, rules))}
     return Resumer(
         writer,
@@ -215,6 +222,7 @@ class _ResumeSession(RecordSession):
         if isinstance(error, ReplayMismatch):
             self._resumer.give_up()
         else:
+            self._resumer.kept.notes.append(f"the agent raised {raised_at(error)}")
             super().failed(error)
 
     def _check(self) -> None:

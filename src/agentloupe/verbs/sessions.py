@@ -33,6 +33,7 @@ __all__ = [
     "open_session",
     "rules_of",
     "settings_here",
+    "snapshot_of",
     "without_secrets",
 ]
 
@@ -219,7 +220,7 @@ class RecordOpener:
             parameters=opening.parameters,
             tags=tuple(dict.fromkeys((*opening.tags, *self._tags))),
             facts=facts,
-            bodies={"snapshot": _snapshot(settings, opening), "rules": rules.as_json()},
+            bodies={"snapshot": snapshot_of(settings, opening), "rules": rules.as_json()},
         )
 
 
@@ -253,7 +254,8 @@ def without_secrets(argv: Sequence[str], rules: Rules) -> list[str]:
     return kept
 
 
-def _snapshot(settings: Settings, opening: Opening) -> Json:
+def snapshot_of(settings: Settings, opening: Opening) -> Json:
+    """What the start of an agent depends on. Never raises."""
     try:
         return snapshot.take(settings.root, settings.env, opening)
     except Exception as wrong:  # noqa: BLE001  # an odd machine must not cost the agent its run
