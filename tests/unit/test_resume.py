@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import agentloupe as loupe
@@ -206,6 +206,7 @@ def test_write_effects_keep_the_key_that_they_would_have_had() -> None:
     assert {name[4:] for name in real if name.startswith("key")} == set(keys[1:])
 
 
+@settings(max_examples=8)
 @given(st.lists(st.integers(1, 60), min_size=1, max_size=4))
 def test_a_run_may_be_killed_again_and_again(cuts: list[int]) -> None:
     recording = whole(shop, ITEMS)
@@ -454,6 +455,27 @@ def test_what_cannot_go_on_says_why() -> None:
     kept.events[4] = tampered(recording, 5, name="another").events[4]
     with pytest.raises(Corrupt):
         resume(recording.run_id, shop, store=damaged)
+
+
+def test_a_secret_that_was_taken_out_is_not_made_up_for() -> None:
+    @loupe.tool(effect="read")
+    def log_in(user: str) -> dict[str, str]:
+        return {"user": user, "access_token": "tok-0123456789abcdef0123456789abcdef"}
+
+    @loupe.agent(name="visitor")
+    def agent(user: str, password: str = "") -> str:
+        log_in(user=user)
+        return str(find(item="pen")["item"])
+
+    recording = whole(agent, "ann")
+    last = next(e.sequence for e in recording.events if e.type == "tool.finished")
+    done = resume(recording.run_id, agent, store=cut(recording, last))
+    assert done.result == "pen"
+    assert ["taken out of 1 recorded" in note for note in done.notes] == [True]
+    recording = record_in(MemoryStore(), agent, "ann", password="hunter2hunter2")
+    with pytest.raises(ResumeRefused) as refused:
+        resume(recording.run_id, agent, store=cut(recording, last))
+    assert refused.value.reason == "secret"
 
 
 def test_a_living_owner_is_left_alone() -> None:

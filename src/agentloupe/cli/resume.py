@@ -58,8 +58,11 @@ def command(
         sys.excepthook(type(done.error), done.error, done.error.__traceback__)
     status = done.run.status if done.run is not None else "unknown"
     if as_json:
-        out.document({"run_id": done.run_id, "status": status, "served": done.served, "exit_code": done.exit_code})
+        told = {"run_id": done.run_id, "status": status, "served": done.served, "exit_code": done.exit_code}
+        out.document({**told, "notes": list(done.notes)})
     else:
         said = f"{done.served} call{'' if done.served == 1 else 's'} from the recording"
         out.line(f"resumed {done.run_id}: {said}; it ended: {status}")
+        for note in done.notes:
+            out.line(f"note: {note}")
     raise typer.Exit(done.exit_code if done.error is None else 1)

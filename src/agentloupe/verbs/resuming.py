@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
+from agentloupe.engine.credentials import mark
 from agentloupe.engine.privacy import scrub
 from agentloupe.engine.project import Projector
 from agentloupe.engine.resumer import Attempt, Resumer, check_resumable
@@ -59,6 +60,7 @@ class Resumed:
         served: how many calls were answered from the recording.
         exit_code: of the script, where one was run.
         error: what the agent raised, where `resume_code` was asked.
+        notes: what a person should know, one line each.
     """
 
     run_id: str
@@ -67,6 +69,7 @@ class Resumed:
     served: int
     exit_code: int = 0
     error: Exception | None = None
+    notes: tuple[str, ...] = ()
 
 
 def resume(
@@ -110,6 +113,7 @@ def resume_code(
     error: Exception | None = None
     try:
         code = _code_of(taken.tape, agent)
+        _check_arguments(taken.tape)
         args, kwargs = arguments_of(taken.tape)
         opener = taken.opener()
         with ambient.outside(), ambient.opening_with(opener):
@@ -156,6 +160,26 @@ def _code_of(tape: Tape, agent: Callable[..., Any] | str | None) -> Callable[...
         raise ResumeRefused(
             wrong.message.replace("cannot be replayed", "cannot go on"), hint=hint, reason=wrong.reason
         ) from wrong
+
+
+_REMOVED = mark("").removesuffix("]").encode()
+
+
+def _check_arguments(tape: Tape) -> None:
+    """A secret that the agent was called with is not in the recording: what runs for real needs it again."""
+    if _REMOVED in dumps(tape.recording.body(tape.started.input_digest)):
+        raise ResumeRefused(
+            f"{tape.recording.run_id} cannot go on by itself: its agent was called with a secret, which is not recorded",
+            hint=f"run the program that calls it: agentloupe resume {tape.recording.run_id} -- python your_script.py",
+            reason="secret",
+        )
+
+
+def _notes(tape: Tape) -> tuple[str, ...]:
+    lost = sum("removed_from_output" in call.attrs or "removed_from_stream" in call.attrs for call in tape.driven)
+    if not lost:
+        return ()
+    return (f"secrets were taken out of {lost} recorded outcomes: what ran for real was given placeholders for them",)
 
 
 class _Taken:
@@ -271,7 +295,14 @@ class _ResumeOpener:
             raise refusal
         assert self.session is not None, "it was started"
         resumer = self.taken.resumer
-        return Resumed(resumer.run_id, self.session.result, self.session.row(), resumer.kept.progress, exit_code)
+        return Resumed(
+            resumer.run_id,
+            self.session.result,
+            self.session.row(),
+            resumer.kept.progress,
+            exit_code,
+            notes=_notes(resumer.tape),
+        )
 
 
 # --- a script ---------------------------------------------------------------------------------------------------------
@@ -333,7 +364,7 @@ def _read_report(file: Path, store: Store, run_id: str, code: int) -> Resumed:
         raise ResumeRefused(
             refusal["message"], hint=refusal["hint"], reason=refusal["reason"], intents=tuple(refusal["intents"])
         )
-    return Resumed(run_id, None, store.run(run_id), told["served"], code)
+    return Resumed(run_id, None, store.run(run_id), told["served"], code, notes=tuple(told["notes"]))
 
 
 class _ResumeLaunch:
@@ -356,7 +387,8 @@ class _ResumeLaunch:
         del error
         self._taken.resumer.give_up()
         try:
-            self._leave({"served": self._opener.told().served})
+            told = self._opener.told()
+            self._leave({"served": told.served, "notes": list[Json](told.notes)})
         except LoupeError as wrong:
             self._leave({"refusal": _refusal_json(wrong)})
 
