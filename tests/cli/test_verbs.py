@@ -454,6 +454,7 @@ def test_every_verb_prints_one_document(
         "fork": (weather, "--from", "4"),
         "resume": (weather, "--code", "examples.weather.agent:assistant"),
         "compare": (weather, "last"),
+        "doctor": ("examples/weather/agent.py",),
         "verify": (weather,),
         "export": (weather, "-o", tmp_path / "again.loupe"),
         "import": (file,),
