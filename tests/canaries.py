@@ -69,8 +69,10 @@ def _spellings(mark: str) -> list[bytes]:
 def _contents(path: Path) -> Iterator[bytes]:
     raw = path.read_bytes()
     yield raw
-    if raw[:4] == _ZSTD:
-        yield zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True).read()
+    at = raw.find(_ZSTD)
+    while at >= 0:  # a file may hold compressed parts anywhere
+        yield from _unpacked(raw[at:], whole=False)
+        at = raw.find(_ZSTD, at + 1)
     if raw[:15] == b"SQLite format 3":
         yield from _cells(path)
 
@@ -88,13 +90,13 @@ def _cells(path: Path) -> Iterator[bytes]:
                         yield from _unpacked(cell)
 
 
-def _unpacked(cell: bytes) -> Iterator[bytes]:
-    """What a cell says, whichever way it is compressed."""
+def _unpacked(cell: bytes, *, whole: bool = True) -> Iterator[bytes]:
+    """What a cell says, whichever way it is compressed; where it is `whole`, it must be known."""
     if cell[:4] != _ZSTD:
         return
     read = 0
-    for unpack in (zstandard.ZstdDecompressor().decompress, envelopes.unpack, envelopes.unpack_step):
+    for unpack in (zstandard.ZstdDecompressor().decompressobj().decompress, envelopes.unpack, envelopes.unpack_step):
         with suppress(zstandard.ZstdError, ValueError):
             yield unpack(cell)
             read += 1
-    assert read, "something is compressed in a way that this search does not know"
+    assert read or not whole, "something is compressed in a way that this search does not know"

@@ -309,7 +309,8 @@ def test_nothing_of_a_model_client(secret: Canaries, model: Model, workdir: Path
         return str(got.choices[0].message.content)[:4]
 
     done = loupe.record(agent)
-    assert replay(done.run_id, agent).verdict == "pass"
+    report = replay(done.run_id, agent)
+    assert report.verdict == "pass", report.text()
     assert secret.in_folder(workdir) == []
 
 
@@ -332,7 +333,8 @@ def test_nothing_of_an_async_model_client(secret: Canaries, model: Model, workdi
         return "answered"
 
     done = loupe.record(agent)
-    assert replay(done.run_id, agent).verdict == "pass"
+    report = replay(done.run_id, agent)
+    assert report.verdict == "pass", report.text()
     assert secret.in_folder(workdir) == []
 
 
@@ -418,7 +420,8 @@ def test_nothing_of_a_stream(secret: Canaries, streaming: Streaming, workdir: Pa
     done = loupe.record(agent)
     assert heard[0] == streaming.text[: len(heard[0])], "the program hears what was said"
     heard.clear()
-    assert replay(done.run_id, agent).verdict == "pass"
+    report = replay(done.run_id, agent)
+    assert report.verdict == "pass", report.text()
     assert secret.in_text(*heard) == []
     assert leave is not None or heard[0].endswith("and go on. " + "fine. " * 50)
     assert secret.in_folder(workdir) == []
@@ -439,13 +442,18 @@ def test_nothing_of_an_async_stream_of_another_api(secret: Canaries, streaming: 
     done = loupe.record(agent)
     assert heard == [streaming.text]
     heard.clear()
-    assert replay(done.run_id, agent).verdict == "pass"
+    report = replay(done.run_id, agent)
+    assert report.verdict == "pass", report.text()
     assert secret.in_text(*heard) == []
     assert secret.in_folder(workdir) == []
 
 
 def test_nothing_of_plain_http(secret: Canaries, model: Model, workdir: Path) -> None:
     s = secret
+
+    @loupe.tool(effect="read")
+    def f(arguments: str) -> str:
+        return s.key("result of a call")
 
     def agent() -> int:
         with httpx.Client(transport=cast("Any", loupe.http_transport()), auth=("user", s.word("basic auth"))) as client:
@@ -463,10 +471,14 @@ def test_nothing_of_plain_http(secret: Canaries, model: Model, workdir: Path) ->
                 ),
                 client.get(f"{model.url}/get", headers={"Authorization": f"Token {s.word('token')}"}),
             ]
+        message = got[0].json()["choices"][0]["message"]
+        for call in message["tool_calls"]:
+            f(call["function"]["arguments"])
         return len([answer.status_code for answer in got])
 
     done = loupe.record(agent)
-    assert replay(done.run_id, agent).verdict == "pass"
+    report = replay(done.run_id, agent)
+    assert report.verdict == "pass", report.text()
     assert s.in_folder(workdir) == []
 
 
@@ -525,7 +537,7 @@ def test_nothing_of_a_command_line_and_of_a_crash(secret: Canaries, workdir: Pat
 
     done = subprocess.run(
         [sys.executable, "-m", "agentloupe", "run", "--", "python", "program.py", secret.key("first word"), *words],
-        env={**os.environ, "MY_TOKEN": secret.word("variable")},
+        env={**os.environ, "MY_TOKEN": secret.word("variable"), "TMPDIR": str(workdir)},
         capture_output=True,
         text=True,
         check=False,
@@ -574,3 +586,22 @@ def test_an_import_may_keep_what_it_holds(secret: Canaries, workdir: Path, comma
     raw = workdir / "raw.json"
     command.ok("export", "last", "-o", raw, "--raw")
     assert raw.read_bytes() == file.read_bytes()
+    file.unlink()
+    raw.unlink()
+    loupe.open_store().close()
+    assert len(secret.in_folder(workdir)) >= 6, "the search sees into the database"
+
+
+def test_the_search_finds_what_is_compressed_encoded_or_cut_in(secret: Canaries, workdir: Path) -> None:
+    import base64
+
+    import zstandard
+
+    packed = zstandard.ZstdCompressor().compress(secret.key("compressed").encode() * 50)
+    (workdir / "a").write_bytes(b"before" + packed + b"behind")
+    for lead in range(3):
+        text = "x" * lead + secret.word(f"base 64 at {lead}")
+        (workdir / f"b{lead}").write_bytes(base64.b64encode(text.encode()))
+    secret.key("nowhere")
+    places = ["compressed", *(f"base 64 at {lead}" for lead in range(3))]
+    assert sorted(secret.in_folder(workdir)) == sorted(places)
