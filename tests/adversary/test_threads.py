@@ -1,4 +1,4 @@
-"""Code that loses its run's context: a recording says that it lacks it, a fork and a replay let nothing of it happen."""
+"""Threads belong to their run; what a run starts as a run of its own, or outside of any, happens in no fork and no replay."""
 
 from __future__ import annotations
 
@@ -103,14 +103,7 @@ def a_thread_of_a_thread() -> None:
     thread.join()
 
 
-ROADS = [
-    in_a_thread,
-    in_a_pool,
-    in_a_pool_that_was_there,
-    an_agent_in_a_thread,
-    an_agent_recorded_apart,
-    a_thread_of_a_thread,
-]
+THREADS = [in_a_thread, in_a_pool, in_a_pool_that_was_there, an_agent_in_a_thread, a_thread_of_a_thread]
 
 
 @loupe.agent(name="worker")
@@ -139,13 +132,25 @@ def recorded(store: MemoryStore) -> Run:
     return run
 
 
-@pytest.mark.parametrize("road", ROADS)
-def test_a_recording_says_what_ran_without_its_context(
-    road: Callable[[], object], monkeypatch: pytest.MonkeyPatch, tmp_path: Any
-) -> None:
-    monkeypatch.setenv("LOUPE_DB", str(tmp_path / "loupe.db"))
+@pytest.mark.parametrize("road", THREADS)
+def test_threads_are_lanes_of_the_run(road: Callable[[], object]) -> None:
     store = MemoryStore()
     ROAD.append(road)
+    run = recorded(store)
+    assert PAID == [1], "the program runs as it would without a recorder"
+    assert run.coverage == "full"
+    report = replay(store.recording(run.id), worker, strict_order=True)
+    assert report.passed, report.text()
+    starts: tuple[Any, ...] = (1, "start")
+    for start in starts:
+        fork(run.id, worker, from_step=start, store=store)
+    assert PAID == [1], "answered from the recording"
+
+
+def test_a_recording_says_what_was_recorded_apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    monkeypatch.setenv("LOUPE_DB", str(tmp_path / "loupe.db"))
+    store = MemoryStore()
+    ROAD.append(an_agent_recorded_apart)
     run = recorded(store)
     assert PAID == [1], "the program runs as it would without a recorder"
     assert run.coverage == "control_flow"
@@ -158,27 +163,36 @@ def test_a_recording_says_what_ran_without_its_context(
     assert PAID == [1]
 
 
-@pytest.mark.parametrize("road", ROADS)
+@pytest.mark.parametrize("road", THREADS)
 @pytest.mark.parametrize("start", [1, "start"])
-def test_a_fork_lets_nothing_happen_in_a_thread_that_its_code_has_new(
-    road: Callable[[], object], start: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
-) -> None:
-    monkeypatch.setenv("LOUPE_DB", str(tmp_path / "loupe.db"))
+def test_a_fork_misses_what_its_code_has_new_in_a_thread(road: Callable[[], object], start: Any) -> None:
     store = MemoryStore()
     run = recorded(store)
     ROAD.append(road)
+    (forked,) = fork(run.id, worker, from_step=start, store=store).candidates
+    assert forked.counts.miss == 1
+    assert PAID == []
+
+
+@pytest.mark.parametrize("start", [1, "start"])
+def test_a_fork_lets_no_run_of_its_own_start(start: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    monkeypatch.setenv("LOUPE_DB", str(tmp_path / "loupe.db"))
+    store = MemoryStore()
+    run = recorded(store)
+    ROAD.append(an_agent_recorded_apart)
     with pytest.raises(ForkRefused):
         fork(run.id, worker, from_step=start, store=store)
     assert PAID == []
 
 
-@pytest.mark.parametrize("road", ROADS)
+@pytest.mark.parametrize("road", [*THREADS, an_agent_recorded_apart])
 def test_a_replay_lets_nothing_happen_in_a_thread_and_says_so(road: Callable[[], object]) -> None:
     store = MemoryStore()
     run = recorded(store)
     ROAD.append(road)
     report = replay(store.recording(run.id), worker)
-    assert (report.verdict, report.reason) == ("diverged", "leak")
+    found = "leak" if road is an_agent_recorded_apart else "extra"
+    assert (report.verdict, report.reason) == ("diverged", found), report.text()
     assert PAID == []
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import inspect
 import time
 from collections.abc import Callable
@@ -64,22 +65,27 @@ def _as_agent(program: Program, name: str, box: list[Any], outside: bool) -> Cal
         if outside:
 
             async def asynchronous() -> Any:
-                box.append(await program())
+                box.append(copy.deepcopy(await program()))
                 return box[-1]
 
             return loupe.agent(name=name)(asynchronous)
 
         def own_loop() -> Any:
-            box.append(asyncio.run(program()))
+            box.append(asyncio.run(_copied(program())))
             return box[-1]
 
         return loupe.agent(name=name)(own_loop)
 
     def synchronous() -> Any:
-        box.append(program())
+        box.append(copy.deepcopy(program()))
         return box[-1]
 
     return loupe.agent(name=name)(synchronous)
+
+
+async def _copied(trace: Any) -> Any:
+    """What was seen up to the end: what a loop cancels when it is closed comes behind."""
+    return copy.deepcopy(await trace)
 
 
 def made(program: Program, seed: int, *, name: str = "shape", outside: bool | None = None) -> Made:
@@ -140,7 +146,7 @@ def _replay_once(trial: Trial, one: Made) -> None:
     trial.replay_seconds += time.perf_counter() - began
     trial.replays += 1
     trial.leaks += leaks
-    trial.guessed += bool(getattr(report, "not_proven", ()))
+    trial.guessed += bool(report.unproven)
     if not report.passed or codecs.encode(trace) != codecs.encode(one.trace) or leaks:
         trial.wrong += 1
         if len(trial.said) < 3:

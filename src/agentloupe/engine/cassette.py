@@ -11,7 +11,6 @@ result and counts once. Safe to use from several threads.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -21,6 +20,7 @@ from agentloupe.engine.edits import nearest as nearest_name
 from agentloupe.engine.edits import show_path
 from agentloupe.engine.tape import RecordedCall, Tape
 from agentloupe.ports.codecs import error_line
+from agentloupe.ports.schedule import plain
 from agentloupe.words.call import Effect, Kind
 from agentloupe.words.canonical import Json, dumps, key_of
 from agentloupe.words.step import Step
@@ -127,7 +127,7 @@ class Cassette:
     """
 
     def __init__(self, own: Iterable[Take], ancestors: Sequence[Iterable[Take]] = (), *, used_before: int = 0) -> None:
-        self._lock = threading.Lock()
+        self._lock = plain.allocate_lock()
         self._queues: dict[str, list[Take]] = {}
         self._next: dict[str, int] = {}
         seen: set[str] = set()

@@ -9,7 +9,6 @@ a copy of the parent's events before N. The parent is only read.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -29,6 +28,7 @@ from agentloupe.engine.tape import RecordedCall
 from agentloupe.ports import ambient, codecs, streams
 from agentloupe.ports.ambient import HasPlace, Place
 from agentloupe.ports.protocols import Boundary, Opening, Perform, RunWriter, Serve
+from agentloupe.ports.schedule import plain
 from agentloupe.ports.schedule.core import STUCK_AFTER, Mode, Schedule
 from agentloupe.ports.scribe import Scribe, Started
 from agentloupe.ports.streams import Piece
@@ -228,7 +228,7 @@ class Forker:
         self._before = _Before(plan, self.schedule) if served else None
         self._pen: Pen | None = None
         self._standing_in: set[str] = set()
-        self._lock = threading.RLock()
+        self._lock = plain.RLock()
 
     @property
     def begun(self) -> bool:

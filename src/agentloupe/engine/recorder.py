@@ -9,7 +9,6 @@ arguments that cannot be recorded (`Unrecordable`).
 from __future__ import annotations
 
 import logging
-import threading
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -25,6 +24,7 @@ from agentloupe.engine.toolwatch import SeenResult, ToolWatch
 from agentloupe.ports import ambient, codecs
 from agentloupe.ports.pack import Packer
 from agentloupe.ports.protocols import Perform, RunWriter
+from agentloupe.ports.schedule import plain
 from agentloupe.ports.schedule.core import Schedule
 from agentloupe.ports.scribe import Entry, Scribe, Started, entries
 from agentloupe.ports.streams import Piece, Streamed
@@ -171,9 +171,10 @@ class Recorder:
         self._said: set[str] = set()
         self._names: dict[str, str] = {}
         self._over = False
+        self._detached = False
         self._going_on: dict[str, Call] = {}
         self._streams: dict[str, Perform] = {}
-        self._lock = threading.RLock()
+        self._lock = plain.RLock()
         self._scheduled = schedule is not None and not schedule.closed
         self._lanes = {"0"}
 
@@ -193,6 +194,8 @@ class Recorder:
 
         `inner_calls`: its beginning is stored already, with so many inner calls: only its end is written.
         """
+        if self._detached:
+            return Perform()
         if self._over:
             self._say("late", f"run {self.run_id} has ended: call {call.name!r} is kept out of it")
             if call.effect == "write" and self._refuse_writes:
@@ -336,7 +339,7 @@ class Recorder:
         """Stores an event of the schedule. Never raises."""
         try:
             with self._lock:
-                if not self._over:
+                if not (self._over or self._detached):
                     self._book.append(self._scribe.scheduled(type, lane, facts, ambient.now()))
         except Exception as fault:  # noqa: BLE001  # see decide
             self._trouble(fault)
@@ -347,16 +350,26 @@ class Recorder:
     def cancelled(self, id: str) -> None:
         """A recording follows no order."""
 
+    def forked(self) -> None:
+        """The program has forked its process: the recording lacks what the child does, and says so."""
+        self._lacks("os.fork", "what the child process does")
+
+    def detach(self) -> None:
+        """In a forked child: nothing is recorded any more, and the program does not notice."""
+        self._detached = True
+
     def ran_off(self, what: str, inner: bool) -> None:
-        """Something is done in a thread that does not have the run's context: the recording lacks it, and says so.
+        """Something is done as a run of its own: the recording lacks it, and says so.
 
         What happens inside of a recorded call is not asked for again, so that its loss changes nothing.
         """
-        if self._over or inner:
-            return
-        note = f"{what} ran outside the run's context (in a thread, or as a run of its own)"
-        self._covered.lower("control_flow", note)
-        self._say("ran off", f"run {self.run_id}: {note}: it is not in this recording")
+        if not inner:
+            self._lacks("ran off", f"{what} ran outside the run's context (as a run of its own)")
+
+    def _lacks(self, topic: str, what: str) -> None:
+        if not self._over:
+            self._covered.lower("control_flow", f"{what} is not in this recording")
+            self._say(topic, f"run {self.run_id}: {what} is not in this recording")
 
     # --- the run ------------------------------------------------------------------------------------------------------
 

@@ -9,7 +9,6 @@ verdict comes from here, never from what comes out of the agent.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NoReturn, cast, get_args
@@ -29,6 +28,7 @@ from agentloupe.engine.tape import PATCHED, RecordedCall, Tape, outer_of
 from agentloupe.ports import codecs
 from agentloupe.ports.ambient import Caller, HasPlace, Place, caller, place
 from agentloupe.ports.protocols import Perform, Serve
+from agentloupe.ports.schedule import plain
 from agentloupe.ports.schedule.core import STUCK_AFTER, Schedule
 from agentloupe.ports.streams import Played
 from agentloupe.words.call import OWN_WORK, Attrs, Call
@@ -135,7 +135,7 @@ class Replayer:
         self.bodies = Bodies(tape.recording, [c.output_digest for c in tape.driven if c.output_digest is not None])
         self.expectations = Expectations(self.settings.expected)
         self.notes: list[str] = []
-        self._lock = threading.RLock()
+        self._lock = plain.RLock()
         self._lanes: dict[str, LaneCursor] = {}
         self._last: RecordedCall | None = None
         self._served: set[str] = set()

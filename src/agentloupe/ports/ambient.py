@@ -11,7 +11,6 @@ import inspect
 import os
 import threading
 import time
-import weakref
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar, Token
@@ -21,8 +20,9 @@ from typing import Any, TypeVar, cast
 
 from agentloupe.ports.protocols import Boundary, Opener, Perform, Serve
 from agentloupe.ports.schedule.core import Schedule
+from agentloupe.ports.schedule.forks import watch
 from agentloupe.ports.schedule.lanes import Lane
-from agentloupe.ports.surroundings import Surroundings, entered, here, left, outside
+from agentloupe.ports.surroundings import Home, Surroundings, entered, here, left, outside, set_home
 from agentloupe.words.call import NO_TURN, Call, Kind
 from agentloupe.words.canonical import Json
 
@@ -35,7 +35,7 @@ __all__ = [
     "aserved",
     "aturn",
     "away",
-    "belonging_to",
+    "beside",
     "call",
     "caller",
     "cancels",
@@ -43,6 +43,7 @@ __all__ = [
     "in_run",
     "in_turn",
     "inside",
+    "install",
     "is_users",
     "monotonic_ms",
     "new_event_id",
@@ -186,7 +187,7 @@ def current() -> Boundary | None:
     there = here()
     if there is not None:
         return there.boundary
-    return _strays[-1] if _strays else _away()
+    return _strays[-1] if _strays else None
 
 
 @contextmanager
@@ -215,16 +216,27 @@ def in_run() -> bool:
 @contextmanager
 def inside(boundary: Boundary, *, lane: Lane | None = None, span_id: str | None = None) -> Generator[None]:
     """Makes `boundary` the current one; its schedule, if it has one, begins here."""
-    _follow_threads()
+    hooked = install()
     lane = lane or Lane("0", thread=threading.get_ident())
     schedule: Schedule | None = getattr(boundary, "schedule", None)
-    if _hooks().install() and schedule is not None:
+    if hooked and schedule is not None:
         _hooks().begin(schedule, lane)
+    if schedule is not None:
+        watch(boundary)
     token = entered(Surroundings(boundary, lane, span_id))
     try:
         yield
     finally:
         left(token)
+
+
+def install() -> bool:
+    """Puts the hooks in place with the first run; whether loops can be gated in this Python."""
+    from agentloupe.ports.schedule import threads
+
+    hooked: bool = _hooks().install()
+    threads.install()
+    return hooked
 
 
 @functools.cache
@@ -282,13 +294,9 @@ def performing() -> Perform | None:
     return there.performing if there else None
 
 
-# --- code that left its run behind --------------------------------------------------------------------------------------
+# --- code that a run has to do with, and that is no part of it ----------------------------------------------------------
 #
-# A thread that a run starts, and work that it hands to a pool, do not have the run's context. Nothing they do can be put
-# into the order of the run's calls; but it must not go unnoticed: a recording says that it lacks them, a fork refuses.
-
-_MARK = "_agentloupe_run"
-_following: list[bool] = []
+# It must not go unnoticed: a recording says that it lacks it, a replay and a fork refuse it.
 
 
 class _Away:
@@ -296,13 +304,12 @@ class _Away:
 
     implicit = True
 
-    def __init__(self, run: Boundary, inner: bool) -> None:
+    def __init__(self, run: Boundary) -> None:
         self.run = run
-        self.inner = inner
 
     def decide(self, call: Call) -> Perform:
         """Tells the run of the call."""
-        _tell(self.run, f"{call.kind} {call.name}", self.inner)
+        _tell(self.run, f"{call.kind} {call.name}", inner=False)
         return Perform()
 
     def finished(self, perform: Perform, value: object) -> object:
@@ -313,104 +320,45 @@ class _Away:
         """Nothing to do."""
 
 
-def _tell(run: Boundary, what: str, inner: bool) -> None:
+def _tell(run: Boundary, what: str, *, inner: bool) -> None:
     tell = getattr(run, "ran_off", None)
     if tell is not None:
         tell(what, inner)
 
 
-def _away() -> _Away | None:
-    """The boundary of code that a run started without its context, while that run is there."""
-    marked = threading.current_thread().__dict__.get(_MARK)
-    if marked is None:
-        return None
-    reference, inner = marked
-    run: Boundary | None = reference()
-    return None if run is None else _Away(run, inner)
-
-
-def _mark(run: Boundary, inner: bool) -> tuple[Callable[[], Boundary | None], bool]:
-    """Threads may live long: they do not keep a recorder alive. What must stop them, a fork or a replay, they keep."""
-    return (weakref.ref(run) if getattr(run, "forgettable", False) else lambda: run), inner
-
-
-def _origin() -> tuple[Boundary, bool] | None:
-    """The run that this code belongs to or comes from, and whether it does so from inside of a call."""
-    there = here()
-    run = _away() if there is None else there.boundary
-    if isinstance(run, _Away):
-        return run.run, run.inner
-    return None if run is None else (run, there is not None and there.inner)
-
-
 def ran_off(what: str) -> None:
-    """Tells the run that this code belongs to or comes from, if any, of something that will be no part of it."""
-    found = _origin()
-    if found is not None and (here() is None or in_run()):
-        _tell(found[0], what, found[1])
+    """Tells the run that this code belongs to, if any, of something that will be no part of it."""
+    there = here()
+    if there is None or there.boundary is None:
+        return
+    if isinstance(there.boundary, _Away):
+        _tell(there.boundary.run, what, inner=False)
+    elif in_run():
+        _tell(there.boundary, what, inner=there.inner)
 
 
 def away(run: Boundary) -> Boundary:
-    """The boundary of code that left this run behind."""
-    return _Away(run, inner=False)
+    """The boundary of code that is no part of this run, and tells it of its calls."""
+    return _Away(run)
 
 
 def of_a_run() -> bool:
-    """Whether this code belongs to a run, or comes from one."""
-    return _origin() is not None
+    """Whether this code belongs to a run, or is told to one."""
+    return here() is not None
 
 
 @contextmanager
-def belonging_to(boundary: Boundary, *, inner: bool = False) -> Generator[None]:
-    """Whatever this thread does inside without a context belongs to that run."""
-    _follow_threads()
-    marks = threading.current_thread().__dict__
-    before = marks.get(_MARK)
-    marks[_MARK] = _mark(boundary, inner)
+def beside(boundary: Boundary) -> Generator[None]:
+    """Code inside is no part of the run, which is told of its calls; so are threads that it starts, and empty contexts."""
+    install()
+    there = Surroundings(_Away(boundary), Lane("0", thread=threading.get_ident()), None)
+    before = set_home(Home(there))
+    token = entered(there)
     try:
         yield
     finally:
-        if before is None:
-            marks.pop(_MARK, None)
-        else:
-            marks[_MARK] = before
-
-
-def _follow_threads() -> None:
-    """From the first run on, new threads and work items are marked with the run that they come from."""
-    if _following:
-        return
-    _following.append(True)
-    from concurrent.futures import ThreadPoolExecutor
-
-    start, submit = threading.Thread.start, ThreadPoolExecutor.submit
-
-    @functools.wraps(start)
-    def started(self: threading.Thread) -> None:
-        found = _origin()
-        # A pool's worker outlives the run that happened to need it first: there each work item is marked.
-        pooled = getattr(getattr(self, "_target", None), "__module__", "") == "concurrent.futures.thread"
-        if found is not None and not pooled:
-            self.__dict__[_MARK] = _mark(*found)
-        start(self)
-
-    @functools.wraps(submit)
-    def submitted(self: Any, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        found = _origin()
-        return submit(self, fn if found is None else _item(fn, *found), *args, **kwargs)
-
-    threading.Thread.start = started
-    ThreadPoolExecutor.submit = submitted
-
-
-def _item(work: Callable[..., Any], run: Boundary, inner: bool) -> Callable[..., Any]:
-    """Work for a pool, marked with the run that it comes from."""
-
-    def marked(*args: Any, **kwargs: Any) -> Any:
-        with belonging_to(run, inner=inner):
-            return work(*args, **kwargs)
-
-    return marked
+        left(token)
+        set_home(before)
 
 
 # --- who opens sessions -----------------------------------------------------------------------------------------------
@@ -497,6 +445,13 @@ def waits(request: Call) -> Schedule | None:
         return None
     there = here()
     return there.schedule if there is not None else None
+
+
+def _regain(boundary: Boundary) -> None:
+    """A thread that others were let past waits until it is its turn again."""
+    schedule: Schedule | None = getattr(boundary, "schedule", None)
+    if schedule is not None and schedule.baton and (there := here()) is not None and not there.inner:
+        schedule.regain_here()
 
 
 def _given(answer: Serve) -> Any:
@@ -587,6 +542,7 @@ def call(request: Call, perform: Callable[[], T]) -> T:
     boundary = current()
     if boundary is None:
         return perform()
+    _regain(boundary)
     decision = boundary.decide(request)
     schedule = waits(request)
     if isinstance(decision, Serve):

@@ -103,7 +103,7 @@ def here() -> Surroundings | None:
     """Where the running code stands; `None` outside of any run."""
     found = _current.get()
     home = _home_here[0]()
-    if home is not None and (found is None or found.home is not home):
+    if home is not None and (found is None or _at_home_elsewhere(found, home)):
         found = home.root
     return found if found is not None and found.boundary is not None else None
 
@@ -111,7 +111,12 @@ def here() -> Surroundings | None:
 def of_context(context: Context, home: Home | None) -> Surroundings | None:
     """Where code will stand that runs in a context, in a task or thread of that home; with a boundary of `None` outside."""
     found = context.get(_current)
-    return home.root if home is not None and (found is None or found.home is not home) else found
+    return home.root if home is not None and (found is None or _at_home_elsewhere(found, home)) else found
+
+
+def _at_home_elsewhere(found: Surroundings, home: Home) -> bool:
+    """Whether a context has come from another task or thread of the same run. One of another run says whose work is done."""
+    return found.home is not home and found.boundary is home.root.boundary
 
 
 def entered(there: Surroundings | None) -> Token[Surroundings | None]:

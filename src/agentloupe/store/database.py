@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
+from agentloupe.ports.schedule import plain
 from agentloupe.store.faults import as_ours
 from agentloupe.store.schema import APPLICATION_ID, SCHEMA, TABLES
 from agentloupe.words.errors import Corrupt, StoreBusy, StoreError, StoreReadOnly, VersionUnknown
@@ -56,8 +57,8 @@ class Database:
         self._writer: Connection | None = None
         self.path = path
         self._name = os.fspath(path)
-        self.lock = threading.RLock()
-        self._gate = threading.Condition()
+        self.lock = plain.RLock()
+        self._gate = plain.Condition()
         self._busy = 0
         self._synchronous = ""
         self._file: tuple[int, int] | None = None
@@ -186,7 +187,7 @@ class Database:
             except sqlite3.OperationalError as error:
                 if not isinstance(as_ours(error, self.path), StoreBusy) or time.monotonic() > deadline:
                     raise
-                time.sleep(0.005)
+                plain.sleep(0.005)
         conn.execute("BEGIN IMMEDIATE")
         try:
             if _identity(conn) == (0, 0):
@@ -371,8 +372,8 @@ class Database:
 
     def after_fork_in_child(self) -> None:
         """Locks of the parent's threads are never released here: new ones."""
-        self.lock = threading.RLock()
-        self._gate = threading.Condition()
+        self.lock = plain.RLock()
+        self._gate = plain.Condition()
         self._busy = 0
 
 

@@ -9,6 +9,7 @@ import weakref
 from contextlib import suppress
 from typing import Protocol
 
+from agentloupe.ports.surroundings import outside
 from agentloupe.words.errors import LoupeError
 
 __all__ = ["Flusher"]
@@ -31,9 +32,10 @@ class Flusher:
 
     def _begin(self) -> None:
         self._pid = os.getpid()
-        self._lock = threading.Lock()
-        self._wanted = threading.Event()
-        self._stopped = threading.Event()
+        with outside():
+            self._lock = threading.Lock()
+            self._wanted = threading.Event()
+            self._stopped = threading.Event()
         self._waiting: set[_Flushes] = set()
         self._thread: threading.Thread | None = None
 
@@ -47,7 +49,8 @@ class Flusher:
             self._waiting.add(writer)
             if self._thread is None and not self._stopped.is_set():
                 self._thread = threading.Thread(target=self._run, name="agentloupe-flusher", daemon=True)
-                self._thread.start()
+                with outside():  # it is none of the program's threads
+                    self._thread.start()
         self._wanted.set()
 
     def stop(self) -> None:
@@ -58,7 +61,8 @@ class Flusher:
         self._wanted.set()
         thread = self._thread
         if thread is not None and thread is not threading.current_thread():
-            thread.join(timeout=_IDLE_SECONDS)
+            with outside():
+                thread.join(timeout=_IDLE_SECONDS)
 
     def flush_all(self) -> None:
         """Writes what waits, once; what cannot be written stays. For the end of the process."""

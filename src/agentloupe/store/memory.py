@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from agentloupe.ports.pack import Body, needs
 from agentloupe.ports.protocols import Durability, Fold, NewFold, RunWriter, Size
 from agentloupe.ports.recording import GetBodies, Recording
+from agentloupe.ports.schedule import plain
 from agentloupe.store.owners import alive, check_gone
 from agentloupe.store.queries import FacetKey, facets_of_steps, matches
 from agentloupe.store.sealing import seal_drafts, whole_chain
@@ -63,7 +63,7 @@ class MemoryStore:
         self.url = "memory:"
         self._runs: dict[str, _Kept] = {}
         self._bodies: dict[str, bytes] = {}
-        self._lock = threading.RLock()
+        self._lock = plain.RLock()
         self._started = 0
         self._closed = False
 

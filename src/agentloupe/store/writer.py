@@ -6,7 +6,6 @@ Settling folds what is sealed and puts it into the database, many appends in one
 from __future__ import annotations
 
 import os
-import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -15,6 +14,7 @@ from pathlib import Path
 
 from agentloupe.ports.pack import Body
 from agentloupe.ports.protocols import Durability, Fold
+from agentloupe.ports.schedule import plain
 from agentloupe.store import bodies as body_rows
 from agentloupe.store import envelopes
 from agentloupe.store.bodies import Prepared
@@ -86,7 +86,7 @@ class SqliteWriter:
         self._full = False
         self._linked: set[str] = set()
         self._reminders: deque[Callable[[], None]] = deque()
-        self._lock = threading.Lock()
+        self._lock = plain.allocate_lock()
         self._pid = os.getpid()
         self._closed = False
         self._lost: OwnerAlive | None = None
@@ -312,7 +312,7 @@ class _Live:
 
     def __init__(self) -> None:
         self._all: weakref.WeakSet[SqliteWriter] = weakref.WeakSet()
-        self._lock = threading.Lock()
+        self._lock = plain.allocate_lock()
 
     def add(self, writer: SqliteWriter) -> None:
         with self._lock:

@@ -397,7 +397,7 @@ class Family:
         args, kwargs = arguments_of(self.cut.tape)
         forker = Forker(plan)
         try:
-            with ambient.outside(), ambient.opening_with(ForkOpener(forker)), ambient.belonging_to(forker):
+            with ambient.beside(forker), ambient.opening_with(ForkOpener(forker)):
                 result = yielding.all_of(agent(*args, **kwargs))
                 if inspect.isawaitable(result):
                     to_the_end(result)

@@ -24,6 +24,7 @@ from agentloupe.engine.report import Level, ReplayReport, report_from_json
 from agentloupe.engine.tape import Tape
 from agentloupe.ports.protocols import Opener, Store
 from agentloupe.ports.recording import Recording
+from agentloupe.ports.surroundings import outside
 from agentloupe.verbs import launch
 from agentloupe.verbs.children import quiet_stops, raised_at, run_child
 from agentloupe.verbs.clients import wrap_clients
@@ -290,7 +291,8 @@ class ReplayLaunch:
         """The program has been told to stop; it has some seconds."""
         timer = threading.Timer(float(os.environ.get("LOUPE_GRACE", GRACE_SECONDS)), self._give_up)
         timer.daemon = True
-        timer.start()
+        with outside():
+            timer.start()
 
     def _give_up(self) -> None:
         report = self.replayer.report()

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     import asyncio
 
+from agentloupe.ports import ambient
+
 __all__ = ["PATIENCE_SECONDS", "Sleeps", "Watch"]
 
 PATIENCE_SECONDS: Final = 60.0
@@ -46,6 +48,7 @@ class Sleeps:
         """Notes every `time.sleep` and every timer of asyncio's own loops, in this process, until its end."""
         import asyncio
 
+        ambient.install()  # what is noted comes before what a schedule makes of it
         note = self.note
         sleep, call_at = time.sleep, asyncio.BaseEventLoop.call_at
 

@@ -35,6 +35,7 @@ from agentloupe.ports import codecs
 from agentloupe.ports.ambient import caller, catching_strays, opening_with
 from agentloupe.ports.protocols import Opener, Store
 from agentloupe.ports.recording import Recording
+from agentloupe.ports.surroundings import outside
 from agentloupe.verbs import yielding
 from agentloupe.verbs.api import open_store, resolve
 from agentloupe.verbs.importing import imported
@@ -475,8 +476,9 @@ def to_the_end(awaitable: Awaitable[object]) -> None:
             outcome.append(error)
 
     thread = threading.Thread(target=work, name="agentloupe-agent")
-    thread.start()
-    thread.join()
+    with outside():
+        thread.start()
+        thread.join()
     if outcome:
         raise outcome[0]
 

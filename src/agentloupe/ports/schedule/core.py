@@ -26,8 +26,9 @@ from typing import Any, Final, Literal, NamedTuple, Protocol
 
 from agentloupe.ports.schedule.lanes import Lane
 from agentloupe.words.call import Attrs
+from agentloupe.words.errors import ReplayMismatch
 
-__all__ = ["STUCK_AFTER", "Item", "Keeper", "Mark", "Mode", "Schedule", "Strand", "Turn"]
+__all__ = ["STUCK_AFTER", "Coming", "Item", "Keeper", "Mark", "Mode", "Schedule", "Strand", "Turn"]
 
 Mode = Literal["exact", "no_baton", "off"]
 """`exact`; `no_baton`: threads run as they like, loops are gated; `off`: nothing is waited for."""
@@ -70,15 +71,26 @@ class Keeper(Protocol):
         ...
 
 
+class Coming(Protocol):
+    """A work item that a worker is about to take."""
+
+    def give_up(self) -> None:
+        """It was not taken: others go on."""
+        ...
+
+
 class Strand:
     """A thread while it runs code of the program. With the baton, only the strand that holds it runs."""
 
-    __slots__ = ("ended", "ident", "inner", "joiners", "lane", "lost", "native", "turn")
+    __slots__ = ("blocked", "called", "ended", "expired", "ident", "inner", "joiners", "lane", "lost", "native", "turn")
 
     def __init__(self, lane: Lane) -> None:
         self.lane = lane
         self.turn = allocate_lock()
         self.turn.acquire()
+        self.blocked = False
+        self.called = False
+        self.expired = False
         self.lost = False
         self.ended = False
         self.inner = False
@@ -150,6 +162,9 @@ class Schedule:
         lanes: how many lanes were made, the first one counted.
         marks: how often the order could not be proven, by mark.
         handed: how many inputs were handed over.
+        baton: whether strands pass it; from the second one on. holder: who has it, since when. runq: who may have it next.
+        beginning: work items that a worker is about to take; until then nobody runs. coming: the same themselves.
+        at_close: called when the run is over.
     """
 
     def __init__(
@@ -183,6 +198,8 @@ class Schedule:
         self.since = 0.0
         self.runq: deque[Strand] = deque()
         self.beginning = 0
+        self.coming: list[Coming] = []
+        self.at_close: list[Callable[[], None]] = []
         self._signal: Callable[[], BaseException] | None = None
         self._order: Sequence[Turn] = order
         self._at = 0
@@ -310,15 +327,14 @@ class Schedule:
         if self.closed or self._signal is not None or not (self.items or self.spare):
             return False
         with self.lock:
-            done = (forced or self._quiet(loop)) and self._pump(loop)
-        if self._gone is not None:
-            self._complain()
+            done = (forced or self._quiet(loop)) and self._pump(loop, forced)
+        self.complain()
         return done
 
-    def _pump(self, loop: Any) -> bool:
+    def _pump(self, loop: Any, forced: bool) -> bool:
         item = self._pick(loop)
-        if item is None:
-            return False
+        if item is None or (item.loop is None and loop is not None and not forced):
+            return False  # for a thread: the loop that asks parks first
         if item.loop is not loop and item.loop is not None:
             if item.loop in self.idle:  # the inputs of a loop are handed over by it
                 nudge(item.loop)
@@ -330,9 +346,9 @@ class Schedule:
         self._hand_over(item)
         return True
 
-    def _complain(self) -> None:
-        """Never with the lock: whoever is told may wait for somebody who waits for it."""
-        if self.keeper is not None and not self._told and not _owned(self.lock):
+    def complain(self) -> None:
+        """Tells of a timer that was cancelled. Never with the lock: whoever is told may wait for somebody who waits for it."""
+        if self._gone is not None and self.keeper is not None and not self._told and not _owned(self.lock):
             self._told = True
             self.keeper.cancelled(str(self._gone))
 
@@ -416,8 +432,10 @@ class Schedule:
             strand = self.strand()
         if strand is None:
             self.passed_by(id)
-        elif len(self.strands) > 1:
-            self.block(strand, id)
+        elif self.baton or len(self.strands) > 1:
+            self.block(strand, Item(id, lambda: self.wake(strand)))
+            if self.closed and not self.live:
+                raise ReplayMismatch("the recorded run is over, and this call had no end in it", kind="leak")
         elif self.follows:
             self._alone(id)
         else:
@@ -445,14 +463,6 @@ class Schedule:
         while not over.acquire(True, self.stuck_after):
             self.look()
 
-    def block(self, strand: Strand, id: str) -> None:
-        """Waits for an input among several strands."""
-        self.items[id] = Item(id, lambda: self.wake(strand))
-        self.park(strand)
-        while not strand.turn.acquire(True, self.stuck_after):
-            self.look()
-        strand.lost = False
-
     def passed_by(self, id: str) -> None:
         """Code without a place in this schedule has its answer: it waits for nothing, and the order is not proven."""
         self.mark("no_lane", {"call": id})
@@ -467,14 +477,133 @@ class Schedule:
             with suppress(RuntimeError):  # only after a guess: it runs already
                 self.holder.turn.release()
 
+    @property
+    def gates_threads(self) -> bool:
+        """Whether threads of the program are to pass a baton."""
+        return self.mode == "exact" and not self.closed
+
+    def take_baton(self, strand: Strand) -> None:
+        """A second strand is about to be there: from here on they pass the baton, and this one has it first."""
+        with self.lock:
+            if self.baton or self.mode != "exact" or self.closed:
+                return
+            self.baton = True
+            self.holder, self.since = strand, time.monotonic()
+            for loop in [loop for loop, idle in self.idle.items() if idle is strand]:
+                del self.idle[loop]
+        from agentloupe.ports.schedule.watch import watch
+
+        watch(self)
+
+    def take_baton_here(self) -> None:
+        """The same for the strand that this thread is."""
+        if not self.baton and (strand := self.strand()) is not None:
+            self.take_baton(strand)
+
+    def join_in(self, strand: Strand) -> None:
+        """A new strand is there; it runs when it is its turn."""
+        with self.lock:
+            self.strands.add(strand)
+            self.wake(strand)
+
+    def rest(self, strand: Strand) -> None:
+        """Waits until the strand has the baton, for which it is in the queue already."""
+        strand.blocked = True
+        if not (self.closed or self.halted):
+            self._wait(strand, None)
+        strand.blocked = strand.lost = False
+
+    def block(self, strand: Strand, item: Item | None = None, timeout: float | None = None) -> None:
+        """Waits until something wakes the strand and it has the baton, or until the run is over.
+
+        Args:
+            strand: this thread's.
+            item: an input that wakes it.
+            timeout: seconds until that is there, for timers; else it is there now.
+
+        Raises:
+            the stop signal: the run is stopped, before or meanwhile.
+        """
+        self.check()
+        if item is not None and (timeout is None or (self.follows and self.known(item.id))):
+            self.items[item.id] = item
+            timeout = None
+        strand.blocked = True
+        try:
+            if not (self.closed or self.halted):  # looked at after `blocked` is said, so that nobody is forgotten
+                self.park(strand)
+                if not self._wait(strand, timeout) and item is not None:
+                    self.due(item)
+                    self._wait(strand, None)
+        except BaseException:  # Ctrl-C
+            self._torn(strand)
+            raise
+        finally:
+            strand.blocked = strand.lost = False
+            if item is not None:
+                self.items.pop(item.id, None)
+                self.spare.pop(item.id, None)
+        self.check()
+
+    def _wait(self, strand: Strand, timeout: float | None) -> bool:
+        if timeout is not None:
+            return strand.turn.acquire(True, timeout)
+        while not strand.turn.acquire(True, self.stuck_after):
+            self.look()
+        return True
+
+    def _torn(self, strand: Strand) -> None:
+        """The strand goes on although nothing has woken it."""
+        with self.lock:
+            if self.holder is strand:
+                strand.turn.acquire(False)
+                return
+            with suppress(ValueError):
+                self.runq.remove(strand)
+        if self.baton:
+            self.mark("guess", {"why": "a thread was interrupted while it waited"})
+
+    def yields(self, strand: Strand) -> None:
+        """The others come first, if there are any."""
+        if self.baton:
+            self.queue(strand)
+            self.block(strand)
+
+    def queue(self, strand: Strand) -> None:
+        """The strand has its place; it runs when the baton comes to it."""
+        with self.lock:
+            self.runq.append(strand)
+
     def wake(self, strand: Strand) -> None:
         """The strand can go on, when it is its turn."""
         with self.lock:
-            if not self.baton:
-                strand.turn.release()
+            if not self.baton or self.closed:
+                with suppress(RuntimeError):
+                    strand.turn.release()
                 return
             self.runq.append(strand)
             self.grant()
+
+    def call(self, loop: Any) -> None:
+        """A thread of the run has put something into a loop: its place in the queue is fixed now. The lock is held."""
+        strand = self.idle.pop(loop, None)
+        if strand is not None and self.baton:
+            strand.called = True
+            self.wake(strand)
+
+    def come(self, strand: Strand) -> None:
+        """A loop that was called waits until it is its turn."""
+        if strand.called:
+            strand.called = False
+            self.rest(strand)
+
+    def pass_over(self, strand: Strand) -> None:
+        """The strand is stuck where nobody can see for what: others go on."""
+        with self.lock:
+            strand.lost, self.holder = True, None
+            self.mark("guess", {"why": "a thread waits, or turns round, where it cannot be seen for what"})
+            self.grant()
+            self.pump()
 
     def park(self, strand: Strand) -> None:
         """The strand is about to block: the next one runs; if there is none, the program is quiet."""
@@ -488,8 +617,12 @@ class Schedule:
         """A strand that lost the baton by a guess takes its place in the queue again."""
         if strand.lost and self._signal is None:
             self.wake(strand)
-            strand.turn.acquire()
-            strand.lost = False
+            self.rest(strand)
+
+    def regain_here(self) -> None:
+        """The same for the strand that this thread is."""
+        if self.baton and (strand := self.strand()) is not None:
+            self.regain(strand)
 
     # --- what is not proven, and what is over --------------------------------------------------------------------------
 
@@ -524,6 +657,8 @@ class Schedule:
 
     def look(self) -> None:
         """Called now and then by what waits: does a program that must follow an order still move?"""
+        if self.baton and (self.holder is not None or self.runq or self.beginning):
+            return  # who computes does not stand still
         if self.follows and not self.closed and time.monotonic() - self.moved >= self.stuck_after:
             self._stand_still()
 
@@ -539,10 +674,25 @@ class Schedule:
         self.closed = True
         if self.live or self._signal is not None:
             self._flush()
+        self._release()
         _threads.strands.pop(self._serial, None)
+        for forget in self.at_close:
+            forget()
+        self.at_close.clear()
+
+    def abandon(self) -> None:
+        """In a forked child, where the other threads are not: nothing is waited for any more, and no lock is anybody's."""
+        self.lock = _RLock()
+        self.items.clear()
+        self.spare.clear()
+        self.strands.clear()
+        self.runq.clear()
+        self.beginning = 0
+        self.coming.clear()
+        self.closed = True
 
     def _flush(self) -> None:
-        for name in [*self.items, *self.spare]:  # without the lock, see _complain; each is taken once
+        for name in [*self.items, *self.spare]:  # without the lock, see complain; each is taken once
             item = self.items.pop(name, None) or self.spare.pop(name, None)
             if item is None or item.dead():
                 continue
@@ -550,9 +700,15 @@ class Schedule:
                 item.deliver()
             else:
                 nudge(item.loop, item.deliver)
-        for strand in list(self.strands) if self._signal is not None and len(self.strands) > 1 else ():
-            with suppress(RuntimeError):
-                strand.turn.release()
+        if self._signal is not None:
+            self._release()
+
+    def _release(self) -> None:
+        """Strands that are blocked wait no more; without the lock as well."""
+        for strand in list(self.strands):
+            if strand.blocked:
+                with suppress(RuntimeError):
+                    strand.turn.release()
 
 
 def _owned(lock: Any) -> bool:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import time
 from asyncio import base_events, events
+from collections import deque
 from collections.abc import Callable, Iterable
 from contextvars import Context
 from typing import Any, Final
 
-from agentloupe.ports.schedule.core import PATIENCE, Schedule, Strand
+from agentloupe.ports.schedule.core import PATIENCE, Schedule, Strand, nudge
 from agentloupe.ports.schedule.lanes import Lane
 from agentloupe.ports.surroundings import Home, Surroundings, of_context
 
@@ -54,6 +55,8 @@ class Gate:
         self.loop = loop
         self.seats: dict[Schedule, _Seat] = {}
         self.new: set[Schedule] = set()
+        self._inbox: deque[Any] = deque()
+        self._arrivals: dict[Schedule, tuple[Strand, list[Any]]] = {}
         self._select: Callable[[float | None], list[Any]] = loop._selector.select
 
     def join(self, schedule: Schedule) -> None:
@@ -65,23 +68,64 @@ class Gate:
         if not self.seats and not self.new:
             return self._select(timeout)
         self._sit_down()
+        self._come()
         if any(one.items or one.spare or one.baton or one.follows for one in self.seats):
             self._look()
-        if not self.loop._ready:
-            return self._sleep(timeout)
-        return self._select(0)
+        found = self._select(0) if self.loop._ready else self._sleep(timeout)
+        self._come()
+        return found
+
+    def _come(self) -> None:
+        """Others have put something into this loop: it is done when the baton has come."""
+        for schedule, seat in self.seats.items():
+            schedule.regain(seat.strand)
+            schedule.come(seat.strand)
+        while self._inbox:
+            self.loop._ready.append(self._inbox.popleft())
 
     def _sit_down(self) -> None:
         while self.new:
             schedule = self.new.pop()
             if schedule not in self.seats:
                 strand = schedule.strand()
-                if strand is None:
+                if strand is None:  # this loop's thread is none of the run's
                     strand = Strand(Lane("0"))
                     schedule.enter(strand)
+                    schedule.idle[self.loop] = strand
                 self.seats[schedule] = _Seat(strand)
         for schedule in [one for one in self.seats if one.closed]:
-            del self.seats[schedule]
+            schedule.leave(self.seats.pop(schedule).strand)
+
+    def post(self, schedule: Schedule, handle: Any) -> None:
+        """Another thread of a run puts something into this loop: its place in the queue is fixed now."""
+        with schedule.lock:
+            if schedule in self.seats or schedule in self.new:
+                self._inbox.append(handle)
+                schedule.call(self.loop)
+            elif (known := self._arrivals.get(schedule)) is not None:
+                known[1].append(handle)
+            else:  # the run was not in this loop so far
+                strand = Strand(Lane("0"))
+                self._arrivals[schedule] = strand, [handle]
+                schedule.join_in(strand)
+                plain_threadsafe(self.loop, self._let_in, schedule, context=OUTSIDE())
+                return
+        nudge(self.loop)
+
+    def _let_in(self, schedule: Schedule) -> None:
+        strand, handles = self._arrivals[schedule]
+        schedule.enter(strand)
+        schedule.rest(strand)
+        self.seats[schedule] = _Seat(strand)
+        with schedule.lock:
+            del self._arrivals[schedule]
+            self.loop._ready.extend(handles)
+
+    def leave(self, schedule: Schedule) -> None:
+        """The loop is not run any more, and the run goes on in its thread."""
+        seat = self.seats.get(schedule)
+        if seat is not None and self.loop in schedule.idle:
+            self._take(schedule, seat)
 
     def _look(self) -> None:
         ready = self.loop._ready
@@ -97,20 +141,17 @@ class Gate:
     def _rest(self, schedule: Schedule, seat: _Seat) -> bool:
         """Nothing of the run is left to do here: one input may come in."""
         seat.passes = seat.outside = 0
-        if schedule.pump(self.loop):
-            self._up(schedule, seat)
-            return True
-        if self.loop not in schedule.idle:
-            schedule.idle[self.loop] = seat.strand
-            schedule.park(seat.strand)
-        return False
-
-    def _up(self, schedule: Schedule, seat: _Seat) -> None:
-        """The run goes on in this loop."""
         with schedule.lock:
-            schedule.idle.pop(self.loop, None)
-            if schedule.baton and schedule.holder is None:
-                schedule.holder, schedule.since = seat.strand, time.monotonic()
+            if schedule.pump(self.loop):  # the run goes on in this loop
+                schedule.idle.pop(self.loop, None)
+                if schedule.baton and schedule.holder is None:
+                    schedule.holder, schedule.since = seat.strand, time.monotonic()
+                return True
+            if self.loop not in schedule.idle and not seat.strand.called:
+                schedule.idle[self.loop] = seat.strand
+                schedule.park(seat.strand)
+        schedule.complain()  # without the lock
+        return False
 
     def _busy(self, schedule: Schedule, seat: _Seat) -> None:
         """The run has something to do here; with others, only while it has the baton. If it never rests, patience ends."""
@@ -129,24 +170,19 @@ class Gate:
     def _take(self, schedule: Schedule, seat: _Seat) -> None:
         """Something of the run has come up in a loop that was idle for it: it needs the baton."""
         with schedule.lock:
-            schedule.idle.pop(self.loop, None)
-            if not schedule.baton or schedule.holder is seat.strand:
-                return
+            idle = schedule.idle.pop(self.loop, None)
+            if idle is None or not schedule.baton or schedule.holder is seat.strand:
+                return  # it has been called meanwhile, or has the baton
             schedule.runq.append(seat.strand)
             schedule.grant()
-        seat.strand.turn.acquire()
+        schedule.rest(seat.strand)
 
     def _sleep(self, timeout: float | None) -> list[Any]:
         waits = [self._wait(schedule) for schedule in self.seats]
         if self.loop._ready:
             return self._select(0)
         limits = [wait for wait in (timeout, *waits) if wait is not None]
-        found = self._select(min(limits) if limits else None)
-        for schedule, seat in list(self.seats.items()):
-            woken = self.loop not in schedule.idle and schedule.holder is not seat.strand
-            if woken and schedule.baton and not schedule.halted:  # its place in the queue was fixed when it was woken
-                seat.strand.turn.acquire()
-        return found
+        return self._select(min(limits) if limits else None)
 
     def _wait(self, schedule: Schedule) -> float | None:
         """How long this run lets the loop sleep before it is looked after: a replay that does not move, one that does not stop."""
@@ -193,14 +229,14 @@ def _of_handle(handle: Any) -> Surroundings | None:
     return of_context(handle._context, home)
 
 
-def gate_of(loop: Any, schedule: Schedule) -> Gate | None:
-    """The gate of a loop with this run at it; `None` for a loop that cannot be gated."""
+def gate_of(loop: Any, schedule: Schedule, *, join: bool = True) -> Gate | None:
+    """The gate of a loop, with this run at it if it is to `join`; `None` for a loop that cannot be gated."""
     gate: Gate | None = getattr(loop, "agentloupe_gate", None)
     if gate is None:
         if not (hasattr(loop, "_ready") and hasattr(getattr(loop, "_selector", None), "select") and any(HOOKED)):
             return None
         gate = loop.agentloupe_gate = Gate(loop)
         loop._selector.select = gate
-    if schedule not in gate.seats:
+    if join and schedule not in gate.seats:
         gate.join(schedule)
     return gate

@@ -154,19 +154,29 @@ def _call_soon_threadsafe(loop: Any, callback: Callable[..., Any], *args: Any, c
     with surroundings.replaced(there):
         if schedule is None:
             return plain_threadsafe(loop, callback, *args, context=context)
+        if schedule.gates_threads and loop._thread_id not in (None, threading.get_ident()):
+            schedule.take_baton_here()
+            gate = gate_of(loop, schedule, join=False)
+            if gate is not None:
+                loop._check_closed()
+                handle: Any = events.Handle(callback, args, loop, context)
+                gate.post(schedule, handle)
+                return handle
         with schedule.lock:
             handle = plain_threadsafe(loop, callback, *args, context=context)
-            strand = schedule.idle.pop(loop, None)
-            if strand is not None and schedule.baton:
-                schedule.wake(strand)
+            schedule.call(loop)
         return handle
 
 
 def _run_forever(loop: Any) -> None:
     there = here()
-    if there is not None and there.schedule is not None:
-        gate_of(loop, there.schedule)
-    _plain_run_forever(loop)
+    schedule = there.schedule if there is not None else None
+    gate = gate_of(loop, schedule) if schedule is not None else None
+    try:
+        _plain_run_forever(loop)
+    finally:
+        if gate is not None and schedule is not None:
+            gate.leave(schedule)
 
 
 # --- asyncio.as_completed walks over a set of coroutines: its tasks would be made in the order of addresses -------------
