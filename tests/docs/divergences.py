@@ -1,14 +1,16 @@
-"""One real report of every kind of divergence, made with the small agent that `guides/replay.md` shows."""
+"""One real report of every kind of divergence, made with the small agents that `when-a-replay-diverges.md` shows."""
 
 from __future__ import annotations
 
+import os
 import re
 import runpy
 import sys
 import types
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 from unittest import mock
 
 import agentloupe as loupe
@@ -16,12 +18,13 @@ from agentloupe.exporters.loupe_file import LoupeFileExporter
 from agentloupe.ports.recording import Recording
 from agentloupe.store.memory import MemoryStore
 from tests.support import ROOT
-from tests.tapes import record_in, tampered
+from tests.tapes import edited, record_in, tampered
 
 Edits: TypeAlias = tuple[tuple[str, str], ...]
 Expect: TypeAlias = Sequence[Mapping[str, Any]] | None
 
-_SHOWN = re.compile(r"<!-- agent\.py -->\n```python\n(.*?)```\n", re.DOTALL)
+PAGE: Final = ROOT / "docs" / "guides" / "when-a-replay-diverges.md"
+_SHOWN = re.compile(r"<!-- (\w+\.py) -->\n```python\n(.*?)```\n", re.DOTALL)
 
 _FIND = "    ticket = find_ticket(number)\n"
 _WHO = '    who = loupe.env("ON_CALL", "Lee")\n'
@@ -41,17 +44,39 @@ EDITS: Mapping[str, Edits] = {
 """What is changed in the agent for each kind."""
 
 
-def agent_source() -> str:
-    """The agent as the guide shows it."""
-    found = _SHOWN.search((ROOT / "docs" / "guides" / "replay.md").read_text("utf-8"))
-    assert found is not None, "guides/replay.md shows no agent.py"
-    return found[1]
+AT_ONCE: Mapping[str, tuple[str, Edits]] = {
+    "missing": ("missing", (("return await ping(host)", "return await asyncio.Event().wait()"),)),
+    "one_after_the_other": (
+        "extra",
+        (
+            (
+                'asyncio.gather(within(5, "near"), within(0.05, "far"))',
+                'within(5, "near"), await within(0.05, "far")',
+            ),
+        ),
+    ),
+    "other_lane": (
+        "input_changed",
+        (('within(5, "near"), within(0.05, "far")', 'within(0.05, "far"), within(5, "near")'),),
+    ),
+    "no_timeout": ("missing", (("asyncio.timeout(seconds)", "asyncio.timeout(None)"),)),
+}
+"""What is changed in the agent that does two things at once, with the kind that comes of it."""
+
+BOTH_ANSWER: Edits = (('"far"', '"near"'),)
 
 
-def _agent(folder: Path, source: str) -> Any:
-    file = folder / "agent.py"
-    file.write_text(source, "utf-8")
-    return runpy.run_path(str(file))["triage"]
+def agent_source(name: str = "agent.py") -> str:
+    """An agent as the guide shows it."""
+    found = dict(_SHOWN.findall(PAGE.read_text("utf-8")))
+    assert name in found, f"{PAGE.name} shows no {name}"
+    return found[name]
+
+
+def _agent(folder: Path, source: str, file: str = "agent.py", name: str = "triage") -> Any:
+    script = folder / file
+    script.write_text(source, "utf-8")
+    return runpy.run_path(str(script))[name]
 
 
 def _edited(source: str, edits: Edits) -> str:
@@ -63,7 +88,7 @@ def _edited(source: str, edits: Edits) -> str:
 
 def _tidy(text: str, run_id: str, folder: Path) -> str:
     """Without what differs from one making to the next: run, folder, hashes; and without general lines."""
-    text = text.replace(run_id, "triage-261129-k3v9qa").replace(f"{folder}/", "")
+    text = text.replace(run_id, f"{run_id.partition('-')[0]}-261129-k3v9qa").replace(f"{folder}/", "")
     text = re.sub(
         r"expected [0-9a-f]{16}, found [0-9a-f]{16}", "expected b7fac667138752ed, found 0d2738713f80dd9c", text
     )
@@ -89,16 +114,52 @@ def reports(folder: Path) -> dict[str, str]:
     made["not_as_expected"] = text_of(expect=left_out)
     made["corrupt"] = text_of(of=tampered(recording, 4, output_digest=recording.events[0].input_digest))
     made["truncated"] = _cut_file(folder, recording, _agent(folder, source))
+    made["version"] = _newer_file(folder, recording, _agent(folder, source))
     made["not_rebuildable"] = _class_gone(folder, source)
-    return {name: _tidy(text, recording.run_id, folder) for name, text in made.items()}
+    odd = [kind for kind in ("corrupt", "truncated", "version", "not_rebuildable") if f"\n{kind}" not in made[kind]]
+    assert not odd, f"another kind than {odd}"
+    tidy = {name: _tidy(text, recording.run_id, folder) for name, text in made.items()}
+    return tidy | _at_once(folder)
 
 
-def _cut_file(folder: Path, recording: Recording, agent: Any) -> str:
+def _at_once(folder: Path) -> dict[str, str]:
+    """Reports of the agent that does two things at once; a replay that stands still is stopped soon."""
+    source = agent_source("watch.py")
+
+    def agent(edits: Edits = ()) -> Any:
+        return _agent(folder, _edited(source, edits), "watch.py", "watch")
+
+    recording = record_in(MemoryStore(), agent())
+    with mock.patch.dict(os.environ, {"LOUPE_SCHEDULE": "off"}):
+        loose = record_in(MemoryStore(), agent(BOTH_ANSWER))
+    with mock.patch.dict(os.environ, {"LOUPE_STUCK_AFTER": "0.2"}):
+        made = {name: loupe.replay(recording, agent(edits)).text() for name, (_, edits) in AT_ONCE.items()}
+    wrong = [name for name, (kind, _) in AT_ONCE.items() if f"\n{kind} at sequence" not in made[name]]
+    assert not wrong, f"another kind than expected: {wrong}"
+    tidy = {name: _tidy(text, recording.run_id, folder) for name, text in made.items()}
+    doubtful = loupe.replay(loose, agent(BOTH_ANSWER))
+    assert doubtful.passed
+    assert doubtful.unproven
+    return tidy | {"unproven": _tidy(doubtful.text(), loose.run_id, folder)}
+
+
+def _exported(folder: Path, recording: Recording) -> Path:
     file = folder / "incident.loupe"
     with file.open("wb") as out:
         LoupeFileExporter(packed=False).write(iter([recording]), out)
+    return file
+
+
+def _cut_file(folder: Path, recording: Recording, agent: Any) -> str:
+    file = _exported(folder, recording)
     file.write_bytes(file.read_bytes()[:4000])
     return loupe.replay(file, agent).text()
+
+
+def _newer_file(folder: Path, recording: Recording, agent: Any) -> str:
+    """The recording as a later version might have written it."""
+    newer = edited(recording, lambda drafts: [replace(draft, schema_version=2) for draft in drafts])
+    return loupe.replay(_exported(folder, newer), agent).text()
 
 
 def _class_gone(folder: Path, source: str) -> str:

@@ -1,6 +1,6 @@
 """Writes the generated parts of the documentation: `make docs-reference`. The tests say when they are stale.
 
-Generated are the whole of `reference/commands.md` and `reference/python.md`, and the reports in `guides/replay.md`.
+Generated are the whole of `reference/commands.md` and `reference/python.md`, and the reports in the guides.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from tests.docs.divergences import reports
 from tests.support import ROOT
 
 DOCS = ROOT / "docs"
-REPLAY = DOCS / "guides" / "replay.md"
+REPORTING = tuple(DOCS / "guides" / f"{name}.md" for name in ("replay", "when-a-replay-diverges", "streams-and-async"))
+"""Guides that show reports."""
 _MADE = "<!-- made by `make docs-reference`; edit the source instead -->"
 _REPORT = re.compile(r"(<!-- report: (\w+) -->\n```text\n)(.*?)(```\n)", re.DOTALL)
 
@@ -106,23 +107,19 @@ def undocumented() -> set[str]:
     return {name for group in _GROUPS.values() for name in group} ^ (set(loupe.__all__) - {"__version__"})
 
 
-def replay_page(folder: Path) -> str:
-    """`guides/replay.md` with reports made anew in a folder."""
-    made = reports(folder)
-    page = REPLAY.read_text("utf-8")
-    return _REPORT.sub(lambda found: f"{found[1]}{made[found[2]]}\n{found[4]}", page)
-
-
 def reported() -> set[str]:
-    """Names of the reports that the page asks for."""
-    return {found[2] for found in _REPORT.finditer(REPLAY.read_text("utf-8"))}
+    """Names of the reports that the guides ask for."""
+    return {found[2] for page in REPORTING for found in _REPORT.finditer(page.read_text("utf-8"))}
 
 
 def pages(folder: Path) -> Iterator[tuple[Path, str]]:
     """Every generated page with what it should say."""
     yield DOCS / "reference" / "commands.md", commands_page()
     yield DOCS / "reference" / "python.md", python_page()
-    yield REPLAY, replay_page(folder)
+    made = reports(folder)
+    for page in REPORTING:
+        text = page.read_text("utf-8")
+        yield page, _REPORT.sub(lambda found: f"{found[1]}{made[found[2]]}\n{found[4]}", text)
 
 
 def main() -> None:

@@ -14,11 +14,13 @@ import pytest
 import typer.main
 
 from agentloupe.cli.app import VERBS, _build  # the parser, without running a verb
+from agentloupe.cli.app import run as cli_run
 from agentloupe.engine.report import EXIT_CODES, DivergenceKind
 from agentloupe.ports import settings
 from agentloupe.providers.scripted import ScriptedServer, sample_rule
 from agentloupe.words.event import EVENT_TYPES, KIND_OF_TYPE, Event
-from tests.docs import reference
+from tests.docs import divergences, reference
+from tests.docs.streamed import StreamingModel
 from tests.support import ROOT
 
 DOCS = ROOT / "docs"
@@ -120,10 +122,36 @@ def test_examples_run(page: Path, workdir: Path, monkeypatch: pytest.MonkeyPatch
     script = workdir / "my_agent.py"
     script.write_text("\n\n".join(_RUNS.findall(page.read_text("utf-8"))), "utf-8")
     monkeypatch.setenv("LOUPE_DB", str(workdir / "loupe.db"))
-    with ScriptedServer(sample_rule) as server:
+    with ScriptedServer(StreamingModel(sample_rule)) as server:
         monkeypatch.setenv("LLM_BASE_URL", server.url)
         monkeypatch.setenv("LLM_MODEL", "scripted-1")
         runpy.run_path(str(script), run_name="__main__")
+
+
+SCRIPTS = [
+    (name_of(page), name, source)
+    for page in ALL
+    for name, source in re.findall(r"<!-- script: (\S+) -->\n```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
+]
+
+
+@pytest.mark.parametrize(("page", "name", "source"), SCRIPTS, ids=lambda value: value if "\n" not in value else "")
+def test_scripts_are_recorded_and_replayed_as_programs(
+    page: str, name: str, source: str, workdir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (workdir / name).write_text(source, "utf-8")
+    db = str(workdir / "loupe.db")
+    with ScriptedServer(StreamingModel(sample_rule)) as server:
+        monkeypatch.setenv("LLM_BASE_URL", server.url)
+        monkeypatch.setenv("LLM_MODEL", "scripted-1")
+        assert cli_run(["run", "--db", db, "--", "python", str(workdir / name)]) == 0
+        assert len(server.requests) == 1
+        assert cli_run(["replay", "last", "--db", db, "--", "python", str(workdir / name)]) == 0
+        assert len(server.requests) == 1
+
+
+def test_scripts_are_shown() -> None:
+    assert len(SCRIPTS) > 1
 
 
 def test_some_examples_are_run() -> None:
@@ -236,10 +264,10 @@ def _demonstration(folder: Path) -> Iterator[Event]:
 
 
 def test_every_kind_of_divergence_has_its_heading() -> None:
-    text = reference.REPLAY.read_text("utf-8")
+    text = divergences.PAGE.read_text("utf-8")
     for kind in get_args(DivergenceKind):
         assert f"### {kind}\n" in text
-    assert reference.reported() >= set(get_args(DivergenceKind)) - {"missing", "version"}
+    assert reference.reported() >= set(get_args(DivergenceKind))
 
 
 def test_exit_codes_are_on_their_page() -> None:
