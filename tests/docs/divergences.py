@@ -119,7 +119,24 @@ def reports(folder: Path) -> dict[str, str]:
     odd = [kind for kind in ("corrupt", "truncated", "version", "not_rebuildable") if f"\n{kind}" not in made[kind]]
     assert not odd, f"another kind than {odd}"
     tidy = {name: _tidy(text, recording.run_id, folder) for name, text in made.items()}
-    return tidy | _at_once(folder)
+    return tidy | _at_once(folder) | _streamed(folder)
+
+
+def _streamed(folder: Path) -> dict[str, str]:
+    """Reports of the agent that leaves a stream early."""
+    source = agent_source("stream.py")
+
+    def agent(lines: int) -> Any:
+        return _agent(folder, _edited(source, (("== 2", f"== {lines}"),)), "stream.py", "beginning")
+
+    recording = record_in(MemoryStore(), agent(2))
+    made = {
+        "read_on": loupe.replay(recording, agent(3)).text(),
+        "left_before": loupe.replay(recording, agent(1)).text(),
+    }
+    assert "\nextra at sequence" in made["read_on"]
+    assert "\nunconsumed at sequence" in made["left_before"]
+    return {name: _tidy(text, recording.run_id, folder) for name, text in made.items()}
 
 
 def _at_once(folder: Path) -> dict[str, str]:
