@@ -30,6 +30,7 @@ _NAME = re.compile(r"[a-z]{2,16}(_[a-z]{2,16})?")
 _OPERATIONS = (
     ("/chat/completions", "chat"),
     ("/responses", "chat"),
+    ("/responses/compact", "compact"),
     ("/messages", "chat"),
     ("/completions", "completion"),
     ("/embeddings", "embeddings"),
