@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import importlib
+import inspect
 import json
 from collections.abc import Callable, Generator
 from typing import Any
@@ -47,9 +48,16 @@ def _providers() -> Generator[str]:
 def _replayed(run_id: str, agent: Callable[[], Any]) -> Any:
     """What the agent gets in a replay; tools that nobody ran (the bytes ask for some) do not matter here."""
     replayer = Replayer(read_tape(loupe.open_store().recording(run_id)))
-    with ambient.inside(replayer):
-        made = agent()
-        result = asyncio.run(made) if asyncio.iscoroutine(made) else made
+
+    async def inside(made: Any) -> Any:
+        with ambient.inside(replayer):
+            return await made
+
+    if inspect.iscoroutinefunction(agent):
+        result = asyncio.run(inside(agent()))
+    else:
+        with ambient.inside(replayer):
+            result = agent()
     replayer.end("ok", {"result": result})
     assert replayer.report().verdict == "pass", replayer.report().text()
     return result

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import Context, ContextVar, Token
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -127,8 +127,9 @@ def entered(there: Surroundings | None) -> Token[Surroundings | None]:
 
 
 def left(token: Token[Surroundings | None]) -> None:
-    """Back to where it was."""
-    _current.reset(token)
+    """Back to where it was. Code that is closed from elsewhere (a task nobody waits for) takes its context with it."""
+    with suppress(ValueError):
+        _current.reset(token)
 
 
 @contextmanager

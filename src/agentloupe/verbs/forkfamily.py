@@ -30,6 +30,7 @@ from agentloupe.verbs import yielding
 from agentloupe.verbs.instrument import as_agent, stated_for
 from agentloupe.verbs.looping import tool_functions
 from agentloupe.verbs.replaying import agent_named, arguments_of, rules_in, to_the_end, way_back
+from agentloupe.verbs.sessions import settings_here
 from agentloupe.words.call import Effect
 from agentloupe.words.canonical import Json, key_of
 from agentloupe.words.dialects import hosted_tools
@@ -320,6 +321,7 @@ class Family:
             facts["task_id"] = self.parent.task_id
         cassette = self._cassette()
         results = self._results(overrides, cassette)
+        settings = settings_here()
         return ForkPlan(
             run_id=run_id,
             cut=self.cut,
@@ -340,6 +342,8 @@ class Family:
             code_changed=self.wishes.code_changed,
             inherited=self._inherited() if self.engine == "own" else (),
             results=results,
+            schedule=settings.schedule,
+            stuck_after=settings.stuck_after,
         )
 
     def _results(self, overrides: Overrides, cassette: Cassette) -> dict[str, Json]:

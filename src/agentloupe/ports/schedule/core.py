@@ -460,7 +460,7 @@ class Schedule:
         over = allocate_lock()
         over.acquire()
         self.add(Item(id, over.release))
-        while not over.acquire(True, self.stuck_after):
+        while not over.acquire(True, self.until_stuck()):
             self.look()
 
     def passed_by(self, id: str) -> None:
@@ -548,7 +548,7 @@ class Schedule:
     def _wait(self, strand: Strand, timeout: float | None) -> bool:
         if timeout is not None:
             return strand.turn.acquire(True, timeout)
-        while not strand.turn.acquire(True, self.stuck_after):
+        while not strand.turn.acquire(True, self.until_stuck() if self.follows else -1):
             self.look()
         return True
 
@@ -635,7 +635,7 @@ class Schedule:
 
     def log(self, type: str, lane: str, facts: Attrs) -> None:
         """Tells the run, except of what a tape has already."""
-        if self.keeper is not None and self.live and not self.closed:
+        if self.keeper is not None and self.live and (self.mode == "off" or not self.closed):
             self.keeper.log(type, lane, facts)
 
     @property
@@ -661,6 +661,10 @@ class Schedule:
             return  # who computes does not stand still
         if self.follows and not self.closed and time.monotonic() - self.moved >= self.stuck_after:
             self._stand_still()
+
+    def until_stuck(self) -> float:
+        """Seconds until it is worth a `look`."""
+        return max(0.01, self.stuck_after - (time.monotonic() - self.moved))
 
     def _stand_still(self) -> None:
         if self.keeper is not None and self._signal is None and not self._told:

@@ -197,7 +197,7 @@ class Gate:
         if not schedule.follows:
             return None
         schedule.look()
-        return schedule.stuck_after
+        return schedule.until_stuck()
 
 
 def _cancel_all(loop: Any, schedule: Schedule) -> None:

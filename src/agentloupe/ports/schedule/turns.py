@@ -8,7 +8,7 @@ from asyncio import base_events, events, tasks
 from typing import Any
 
 from agentloupe.ports.schedule.core import Item, Schedule
-from agentloupe.ports.schedule.gate import gate_of
+from agentloupe.ports.schedule.gate import HOOKED, gate_of
 from agentloupe.ports.schedule.lanes import Lane
 
 __all__ = ["Cancels", "begin", "turn"]
@@ -54,6 +54,8 @@ async def turn(schedule: Schedule, id: str, *, cancelled: bool) -> BaseException
         the stop signal: the run is stopped meanwhile.
     """
     if schedule.closed:
+        if schedule.mode == "off" and not any(HOOKED) and not schedule.marks:
+            schedule.mark("no_lane", {"call": id})  # tasks cannot be told apart without the hooks
         return None
     loop = events._get_running_loop()
     if loop is None or gate_of(loop, schedule) is None:
