@@ -156,10 +156,21 @@ def test_a_message_is_what_the_model_said() -> None:
     assert message_in("text") == "text"
 
 
-def test_files_are_looked_for_in_the_text_first() -> None:
-    request: dict[str, Any] = {"messages": [{"content": [{"type": "file", "file": {"file_id": "file-1"}}]}]}
-    assert server_held(request)
-    assert server_held(request, b'{"messages":[{"content":[{"type":"file","file":{"file_id":"file-1"}}]}]}')
-    assert not server_held(
-        {"messages": [{"content": 'say "file_id"'}]}, b'{"messages":[{"content":"say \\"file_id\\""}]}'
-    )
+@pytest.mark.parametrize(
+    ("part", "held"),
+    [
+        ({"type": "file", "file": {"file_id": "file-1"}}, True),
+        ({"type": "input_image", "file_id": "file-1"}, True),
+        ({"type": "document", "source": {"type": "file", "file_id": "file-1"}}, True),
+        ({"type": "tool_result", "content": [{"type": "image", "source": {"type": "file", "file_id": "f"}}]}, True),
+        ({"type": "file", "file": {"file_data": "data:..."}}, False),
+        ({"type": "text", "text": '"file_id": "f"'}, False),
+    ],
+)
+def test_files_that_lie_at_the_provider(part: dict[str, Any], held: bool) -> None:
+    assert server_held({"messages": [{"role": "user", "content": "x"}, {"role": "user", "content": [part]}]}) == held
+    assert server_held({"input": [{"role": "user", "content": [part]}]}) == held
+
+
+def test_an_item_that_is_only_named_lies_at_the_provider() -> None:
+    assert server_held({"input": [{"type": "item_reference", "id": "msg_1"}]})

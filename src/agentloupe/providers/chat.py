@@ -53,13 +53,8 @@ def step_name(request: Mapping[str, Json], operation: str = "chat") -> str:
     return f"{operation} {model}" if isinstance(model, str) and model else operation
 
 
-def request_facts(request: Mapping[str, Json], text: bytes | None = None) -> dict[str, Json]:
-    """Model asked for, seed, and whether the provider keeps state or runs tools of its own.
-
-    Args:
-        request: the body.
-        text: its bytes, where they are at hand (see `server_held`).
-    """
+def request_facts(request: Mapping[str, Json]) -> dict[str, Json]:
+    """Model asked for, seed, and whether the provider keeps state or runs tools of its own."""
     facts: dict[str, Json] = {}
     if isinstance(model := request.get("model"), str):
         facts["model"] = model
@@ -68,7 +63,7 @@ def request_facts(request: Mapping[str, Json], text: bytes | None = None) -> dic
     hosted = list[Json](hosted_tools(request))
     if hosted:
         facts["hosted"] = hosted
-    if hosted or server_held(request, text):
+    if hosted or server_held(request):
         facts["server_held"] = True
     return facts
 

@@ -47,7 +47,7 @@ class ChatCall:
         self._send = send
         self._send_other = send_other
         self._response: Any = None
-        about = chat.request_facts(body.value, body.text)
+        about = chat.request_facts(body.value)
         self.call = Call(
             kind="llm",
             name=chat.step_name(body.value),

@@ -37,7 +37,7 @@ class Asked:
 
 def asks_raw(headers: object) -> str | None:
     """Whether these headers of a request ask the SDK for its raw response: `true`, `stream` or another mark of its own."""
-    for name, value in _members(headers).items():
+    for name, value in _members(headers).items() if headers else ():
         if str(name).lower() == _RAW:
             return str(value)
         if str(name).lower() == _CAST:
@@ -52,7 +52,7 @@ def asked(options: Any) -> Asked | str:
     body = _body(options)
     operation = chat.operation_of(path)
     if body is not None and operation is not None and isinstance(body.value.get("model"), str):
-        facts = {**chat.request_facts(body.value, body.text), "endpoint": chat.endpoint_of(path), **_headers(options)}
+        facts = {**chat.request_facts(body.value), "endpoint": chat.endpoint_of(path), **_headers(options)}
         whole: Json = {**body.value, QUERY: query} if query else body.value
         return Asked("llm", chat.step_name(body.value, operation), whole, facts, body)
     content = _content(options)

@@ -70,8 +70,8 @@ def body_of(arguments: Mapping[str, Any], order: tuple[str, ...] = ()) -> Body:
     extra = arguments.get("extra_body")
     if isinstance(extra, Mapping):
         body.update(cast("Mapping[str, Any]", extra))
-    given = {name: value for name, value in body.items() if not left_out(value)}
-    return json_copy(given)
+    marks = _loaded_marks()
+    return json_copy({name: value for name, value in body.items() if not isinstance(value, marks)})
 
 
 def json_copy(members: Mapping[str, Any]) -> Body:
@@ -107,20 +107,21 @@ def _settle(value: Any) -> Any:
 # --- values -----------------------------------------------------------------------------------------------------------
 
 
-_SDKS = ("openai", "anthropic")
-
-
-@lru_cache(8)
-def _marks(loaded: tuple[str, ...]) -> tuple[type, ...]:
-    """The marks for "not given" of these SDKs."""
-    modules = [sys.modules[f"{name}._types"] for name in loaded]
-    named = [getattr(module, name, None) for module in modules for name in ("NotGiven", "Omit")]
+@lru_cache(4)
+def _marks(openai: bool, anthropic: bool) -> tuple[type, ...]:
+    """The marks for "not given" of the SDKs that are loaded."""
+    loaded = [name for name, there in (("openai", openai), ("anthropic", anthropic)) if there]
+    named = [getattr(sys.modules[f"{sdk}._types"], name, None) for sdk in loaded for name in ("NotGiven", "Omit")]
     return tuple(mark for mark in named if isinstance(mark, type))
+
+
+def _loaded_marks() -> tuple[type, ...]:
+    return _marks("openai._types" in sys.modules, "anthropic._types" in sys.modules)
 
 
 def left_out(value: object) -> bool:
     """Whether this is one of an SDK's marks for "not given"."""
-    return isinstance(value, _marks(tuple(name for name in _SDKS if f"{name}._types" in sys.modules)))
+    return isinstance(value, _loaded_marks())
 
 
 def _is_object(value: object) -> bool:

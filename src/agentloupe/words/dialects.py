@@ -7,10 +7,8 @@ a model asks the program for stand in `toolcalls`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Final
-
-import orjson
+from collections.abc import Mapping
+from typing import Final, cast
 
 from agentloupe.words.canonical import Json
 
@@ -28,62 +26,49 @@ _HOLDERS: Final = ("previous_response_id", "conversation", "container")
 def hosted_tools(request: Mapping[str, Json]) -> list[str]:
     """Types of the tools that run at the provider (web search, code, MCP), in order; nothing of theirs passes by here."""
     listed = request.get("tools")
-    found = [kind for tool in listed if (kind := _hosted(tool))] if isinstance(listed, list) else []
+    found = [kind for tool in listed if (kind := _hosted(tool))] if listed and isinstance(listed, list) else []
     if request.get("web_search_options") is not None:
         found.append("web_search")
     if request.get("mcp_servers"):
         found.append("mcp")
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(found)) if found else found
 
 
 def _hosted(tool: Json) -> str | None:
     kind = tool.get("type") if isinstance(tool, dict) else None
-    if not isinstance(tool, dict) or not isinstance(kind, str) or kind in _RUN_HERE or kind.startswith(_RUN_HERE_DATED):
+    if kind == "function" or not isinstance(tool, dict) or not isinstance(kind, str):
+        return None
+    if kind in _RUN_HERE or kind.startswith(_RUN_HERE_DATED):
         return None
     place = tool.get("environment")
     here = tool.get("execution") == "client" or (isinstance(place, dict) and place.get("type") == "local")
     return None if here else kind
 
 
-def server_held(request: Mapping[str, Json], text: bytes | None = None) -> bool:
-    """Whether the provider holds a part of what is asked: a conversation, a stored prompt, files.
-
-    Args:
-        request: the whole request.
-        text: its bytes, where they are at hand; files are looked for in the bytes first, which is a tenth of the time.
-    """
-    if any(request.get(name) is not None for name in _HOLDERS):
-        return True
+def server_held(request: Mapping[str, Json]) -> bool:
+    """Whether the provider holds a part of what is asked: a conversation, a stored prompt, files."""
+    for name in _HOLDERS:
+        if request.get(name) is not None:
+            return True
     prompt = request.get("prompt")
     if isinstance(prompt, dict) and prompt.get("id") is not None:
         return True
-    text = _text(request) if text is None else text
-    if text is not None and b'"file_id' not in text and b'"item_reference"' not in text:
+    history = request.get("messages") or request.get("input")
+    return isinstance(history, list) and any(map(_names_a_holding, history))
+
+
+def _names_a_holding(item: Json) -> bool:
+    """Whether a message, an item or a part of one stands for something that lies at the provider. Texts are not read."""
+    if not isinstance(item, dict):
         return False
-    return any(_names_a_holding(part) for part in _parts(request))
-
-
-def _text(request: Mapping[str, Json]) -> bytes | None:
-    try:
-        return orjson.dumps(request)
-    except TypeError:
-        return None  # no plain JSON, or integers beyond 64 bits
-
-
-def _parts(request: Mapping[str, Json]) -> Iterator[dict[str, Json]]:
-    """All objects in the history and the tools, at any depth."""
-    stack: list[Json] = [request.get(name) for name in ("messages", "input", "tools", "system")]
-    while stack:
-        item = stack.pop()
-        if isinstance(item, list):
-            stack.extend(item)
-        elif isinstance(item, dict):
-            yield item
-            stack.extend(item.values())
-
-
-def _names_a_holding(part: dict[str, Json]) -> bool:
-    return isinstance(part.get("file_id"), str) or part.get("type") == "item_reference" or bool(part.get("file_ids"))
+    inner = item.get("content")
+    if inner.__class__ is list and any(map(_names_a_holding, cast("list[Json]", inner))):
+        return True
+    kind = item.get("type")
+    if kind is None:
+        return False  # a plain message
+    held = (item, item.get("file"), item.get("source"))
+    return kind == "item_reference" or any(isinstance(part, dict) and "file_id" in part for part in held)
 
 
 # --- answers ----------------------------------------------------------------------------------------------------------
