@@ -6,7 +6,7 @@ import importlib
 import json
 import subprocess
 import sys
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -113,6 +113,12 @@ def vcr_replaying(path: Path, client: Any, talk: Talk, match: tuple[str, ...]) -
     """The same while vcrpy answers from that file; opening it takes part, as ours does."""
     with _vcr().use_cassette(str(path), record_mode="none", match_on=list(match)):
         return talk.by(client)
+
+
+def vcr(path: Path, asks: Callable[[], int]) -> int:
+    """Whatever asks, while vcrpy records to a file."""
+    with _vcr().use_cassette(str(path), record_mode="all", match_on=list(URL)):
+        return asks()
 
 
 def _vcr() -> Any:

@@ -49,11 +49,13 @@ WHERE: dict[str, tuple[str, ...]] = {
     "anthropic": ("providers/",),
     "httpx": ("providers/",),
     "httpx2": ("providers/",),
+    "requests": ("providers/",),
+    "urllib3": ("providers/",),
     "genai_prices": ("engine/costs.py",),
     "pytest": ("pytest_plugin.py",),
     # never: code that comes out of data, and weights that the core does without
     **dict.fromkeys(("pickle", "cPickle", "marshal", "shelve", "dill", "cloudpickle", "yaml", "jsonpickle"), ()),
-    **dict.fromkeys(("pydantic", "sqlalchemy", "fastapi", "starlette", "requests", "aiohttp"), ()),
+    **dict.fromkeys(("pydantic", "sqlalchemy", "fastapi", "starlette", "aiohttp"), ()),
 }
 CLOCK_AND_CHANCE = ("ports/ambient.py", "verbs/reads.py")
 CLOCK_CALLS = frozenset(

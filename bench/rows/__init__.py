@@ -5,6 +5,7 @@ from __future__ import annotations
 NAMES = (
     "machine",
     "recording",
+    "streams",
     "reads",
     "replay",
     "client_replay",
@@ -24,6 +25,7 @@ NAMES = (
 TITLES = {
     "machine": "The machine",
     "recording": "Recording a model call",
+    "streams": "Streams",
     "reads": "Recording a plain read",
     "replay": "Replay, engine alone",
     "client_replay": "Replay through the OpenAI client",

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from agentloupe.ports.codecs import register_type
     from agentloupe.providers.clients import wrap, wrap_openai
     from agentloupe.providers.http import http_transport
+    from agentloupe.providers.requests import requests_adapter
     from agentloupe.verbs.api import Recorded, arecord, open_store, record, recording
     from agentloupe.verbs.comparing import compare
     from agentloupe.verbs.facade import CallBoundary
@@ -52,6 +53,7 @@ _HOME = {
     "recording": "verbs.api",
     "register_type": "ports.codecs",
     "replay": "verbs.replaying",
+    "requests_adapter": "providers.requests",
     "resume": "verbs.resuming",
     "retrieve": "verbs.reads",
     "rng": "verbs.reads",
@@ -94,6 +96,7 @@ __all__ = [
     "recording",
     "register_type",
     "replay",
+    "requests_adapter",
     "resume",
     "retrieve",
     "rng",

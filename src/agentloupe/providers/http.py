@@ -10,28 +10,21 @@ call. Streams are passed on as they come, and come back in the same pieces.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, Self
 
 from agentloupe.ports import ambient
-from agentloupe.ports.streams import Reply, Streamed, aopen_stream, open_stream
-from agentloupe.providers import chat
-from agentloupe.providers.assembling import is_done
-from agentloupe.providers.exchange import facts_of, library_of, rebuilt, stored
-from agentloupe.providers.httpstream import head_of, is_stream, played, teed, told
+from agentloupe.ports.streams import Reply, aopen_stream, open_stream
+from agentloupe.providers.exchange import library_of, rebuilt, stored
+from agentloupe.providers.httpcall import HttpCall, json_bytes
+from agentloupe.providers.httpstream import head_of, is_stream, played, teed
 from agentloupe.providers.sending import SENDING
-from agentloupe.providers.tries import Tries
-from agentloupe.words.call import Attrs, Call
+from agentloupe.words.call import Call
 from agentloupe.words.canonical import Json
-from agentloupe.words.errors import NotRebuildable
-from agentloupe.words.exchange import body_members
 
 __all__ = ["HttpTransport", "http_transport"]
 
 _OF_THE_BODY = (b"content-length", b"transfer-encoding")
-_CHAT_PATHS = ("/chat/completions", "/messages", "/responses", "/completions")
 
 
 def http_transport(inner: Any = None) -> HttpTransport:
@@ -66,8 +59,7 @@ class HttpTransport:
                     response.read()
             return response
 
-        call = wanted.call(stored, lambda body: send(wanted.edited(body)))
-        return wanted.answer(open_stream(call, send, wanted.head, wanted.done))
+        return wanted.answer(open_stream(wanted.made(send), send, wanted.head, wanted.done))
 
     async def handle_async_request(self, request: Any) -> Any:
         """Answers a request of an async client."""
@@ -85,8 +77,7 @@ class HttpTransport:
                     await response.aread()
             return response
 
-        call = wanted.call(stored, lambda body: send(wanted.edited(body)))
-        return wanted.answer(await aopen_stream(call, send, wanted.head, wanted.done))
+        return wanted.answer(await aopen_stream(wanted.made(send), send, wanted.head, wanted.done))
 
     def _default(self, request: Any, kind: str) -> Any:
         library = library_of(request)
@@ -119,54 +110,29 @@ class HttpTransport:
         await self.aclose()
 
 
-class _Exchange:
-    """One request, and the call that it is."""
+class _Exchange(HttpCall):
+    """One request of `httpx` or `httpx2`."""
 
     def __init__(self, request: Any, *, asynchronous: bool = False) -> None:
+        super().__init__(request.method, str(request.url), request.content)
         self._request = request
         self._asynchronous = asynchronous
-        self._path = str(request.url.path)
-        body = _json_of(request.content)
-        self._body: dict[str, Json] = body if isinstance(body, dict) else {}
-        self._model = isinstance(self._body.get("model"), str) and self._path.endswith(_CHAT_PATHS)
-        self.asked = self._body.get("stream") is True
 
-    def call(self, encode: Callable[[Any], Json], resend: Callable[[Json], object]) -> Call:
-        """The call: of a model where the request names one, else any other."""
-        endpoint = chat.endpoint_of(self._path)
-        facts: Attrs = {"provider": chat.provider_of(self._request.url), "method": self._request.method}
-        if self._model:
-            facts = {**chat.request_facts(self._body), **facts, "endpoint": endpoint}
-        query = bytes(self._request.url.query).decode("ascii", "replace")
-        other: dict[str, Json] = {"path": self._path, "query": query, "body": body_members(self._request.content)}
-        return Call(
-            kind="llm" if self._model else "other",
-            name=chat.step_name(self._body) if self._model else f"{self._request.method} {endpoint}",
-            input=self._body if self._model else other,
-            attrs=facts,
-            encode=lambda answer: told(answer, model=self._model) if isinstance(answer, Streamed) else encode(answer),
-            decode=self._decoded,
-            facts=facts_of,
-            resend=resend if self._model else None,
-            streamed=True,
-        )
+    def made(self, send: Callable[[Any], object]) -> Call:
+        """The call; `send` sends a request."""
+        return self.call(stored, lambda answer: rebuilt(answer, self._request), lambda body: send(self._edited(body)))
 
-    def edited(self, body: Json) -> Any:
+    def _edited(self, body: Json) -> Any:
         """The same request with another JSON body."""
         request = self._request
         headers = [(name, value) for name, value in request.headers.raw if name.lower() not in _OF_THE_BODY]
-        content = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
         return library_of(request).Request(
-            request.method, request.url, headers=headers, content=content, extensions=request.extensions
+            request.method, request.url, headers=headers, content=json_bytes(body), extensions=request.extensions
         )
 
     def head(self, response: Any) -> Json:
         """What came before the first piece of a stream; `None` for an answer that was read."""
         return None if hasattr(response, "_content") else head_of(response)
-
-    def done(self, streamed: Streamed) -> bool:
-        """Whether a stream says no more."""
-        return self._model and is_done(streamed.data)
 
     def answer(self, reply: Reply[Any]) -> Any:
         """The response that the client gets."""
@@ -175,28 +141,3 @@ class _Exchange:
         if reply.raw is not None:
             return teed(reply.raw, reply.stream)
         return played(reply.stream, self._request, asynchronous=self._asynchronous)
-
-    @contextmanager
-    def tried(self) -> Generator[list[int]]:
-        """Lists the try that is made inside; its status is to be put into the list."""
-        seen: list[int] = []
-        tries = Tries()
-        tries.begin()
-        try:
-            yield seen
-        except BaseException as error:
-            tries.end(error=type(error).__name__)
-            raise
-        tries.end(status=seen[0])
-
-    def _decoded(self, answer: Json) -> Any:
-        if not isinstance(answer, dict):
-            raise NotRebuildable(f"the recorded answer of {self._path} is no exchange")
-        return rebuilt(answer, self._request)
-
-
-def _json_of(content: bytes) -> Json:
-    try:
-        return json.loads(content)
-    except ValueError:
-        return None

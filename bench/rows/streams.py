@@ -1,0 +1,117 @@
+"""Streams: time to the first chunk with and without recording, beside vcrpy, and what each chunk costs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from agentloupe.ports import ambient
+from bench import clients
+from bench.agents import MODEL, opened
+from bench.context import Context
+from bench.figures import Figure, Found, Peer
+from bench.timing import Batch, by_turns
+
+_CHUNKS = 100
+_INTERVAL_MS = 5
+
+
+def measure(context: Context) -> Found:
+    """The first chunk of a stream that comes slowly, then a stream that comes at once."""
+    found = Found()
+    session = opened(context.store("streams"))
+    with clients.server() as url:
+        bare, ours, theirs = clients.bare(url), clients.wrapped(url), clients.bare(url)
+
+        def recorded(batch: Batch) -> int:
+            with ambient.inside(session.boundary):
+                count = batch()
+            session.recorder._book.check()  # what was committed goes into the database now, not beside what comes next
+            return count
+
+        def by_vcrpy(batch: Batch) -> int:
+            return clients.vcr(context.path("cassette"), batch)
+
+        _first_chunk(context, found, bare, ours, theirs, recorded, by_vcrpy)
+        _each_chunk(context, found, bare, ours, recorded)
+    session.finished(None)
+    return found
+
+
+def _stream(client: Any, chunks: int, interval_ms: int) -> Any:
+    messages = [{"role": "user", "content": "hello"}]
+    return client.chat.completions.create(
+        model=MODEL, messages=messages, stream=True, max_tokens=chunks, seed=interval_ms
+    )
+
+
+def _first_chunk(
+    context: Context,
+    found: Found,
+    bare: Any,
+    ours: Any,
+    theirs: Any,
+    recorded: Callable[[Batch], int],
+    by_vcrpy: Callable[[Batch], int],
+) -> None:
+    waited: dict[str, list[float]] = {"bare": [], "loupe": [], "vcrpy": []}
+
+    def once(client: Any, name: str) -> Batch:
+        def batch() -> int:
+            began = time.perf_counter()
+            stream = _stream(client, 20, _INTERVAL_MS)
+            next(iter(stream))
+            waited[name].append((time.perf_counter() - began) * 1e3)
+            for _ in stream:
+                pass
+            return 1
+
+        return batch
+
+    batches: dict[str, Batch] = {
+        "bare": once(bare, "bare"),
+        "loupe": lambda: recorded(once(ours, "loupe")),
+        "vcrpy": lambda: by_vcrpy(once(theirs, "vcrpy")),
+    }
+    by_turns(batches, max(5, context.rounds))
+    least = {name: min(times) for name, times in waited.items()}
+    middle = {name: sorted(times)[len(times) // 2] for name, times in waited.items()}
+    found.figures.append(
+        Figure(
+            row="streams",
+            name="added to the time to the first chunk",
+            unit="ms",
+            measured=least["loupe"] - least["bare"],
+            median=middle["loupe"] - middle["bare"],
+            target=float(_INTERVAL_MS),
+            peers=(
+                Peer("the first chunk itself, bare SDK", least["bare"]),
+                Peer("added by vcrpy, which reads to the end first", least["vcrpy"] - least["bare"]),
+            ),
+            paces=False,
+            note=f"20 chunks, one every {_INTERVAL_MS} ms; target: one interval; by the wall clock",
+        )
+    )
+
+
+def _each_chunk(context: Context, found: Found, bare: Any, ours: Any, recorded: Callable[[Batch], int]) -> None:
+    def whole(client: Any) -> Batch:
+        def batch() -> int:
+            return sum(1 for _ in _stream(client, _CHUNKS, 0))
+
+        return batch
+
+    taken = by_turns({"bare": whole(bare), "loupe": lambda: recorded(whole(ours))}, context.rounds)
+    base, with_us = taken["bare"], taken["loupe"]
+    found.figures.append(
+        Figure(
+            row="streams",
+            name="added per chunk, stream stored whole",
+            unit="us",
+            measured=with_us.us - base.us,
+            median=(with_us.median - base.median) * 1e6,
+            peers=(Peer("a chunk itself, bare SDK on loopback", base.us),),
+            note=f"{_CHUNKS} chunks at once; secrets looked for in the joined text, pieces stored, answer put together",
+        )
+    )

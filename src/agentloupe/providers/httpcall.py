@@ -1,0 +1,114 @@
+"""An HTTP request of any client library as a call of the boundary."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import urlsplit
+
+from agentloupe.ports.streams import Streamed
+from agentloupe.providers import chat
+from agentloupe.providers.assembling import is_done
+from agentloupe.providers.exchange import facts_of
+from agentloupe.providers.httpstream import told
+from agentloupe.providers.tries import Tries
+from agentloupe.words.call import Attrs, Call
+from agentloupe.words.canonical import Json
+from agentloupe.words.errors import NotRebuildable
+from agentloupe.words.exchange import body_members
+
+__all__ = ["HttpCall", "json_bytes"]
+
+_CHAT_PATHS = ("/chat/completions", "/messages", "/responses", "/completions")
+
+
+class HttpCall:
+    """One request, and the call that it is: kind `llm` where a JSON body names a model, else `other`.
+
+    Args:
+        method, url: of the request.
+        content: its body, whole; `None` where it cannot be read without using it up.
+
+    Attributes:
+        asked: whether it asks for a stream.
+    """
+
+    def __init__(self, method: str, url: str, content: bytes | None) -> None:
+        self._method = method
+        self._url = url
+        self._content = content
+        address = urlsplit(url)
+        self._path, self._query = address.path, address.query
+        body = _json_of(content or b"")
+        self._body: dict[str, Json] = body if isinstance(body, dict) else {}
+        self._model = isinstance(self._body.get("model"), str) and self._path.endswith(_CHAT_PATHS)
+        self.asked = self._body.get("stream") is True
+
+    def call(
+        self,
+        encode: Callable[[Any], Json],
+        decode: Callable[[dict[str, Json]], object],
+        resend: Callable[[Json], object],
+    ) -> Call:
+        """The call.
+
+        Args:
+            encode: a whole response to a stored exchange.
+            decode: the reverse.
+            resend: sends the request with another JSON body.
+        """
+        endpoint = chat.endpoint_of(self._path)
+        facts: Attrs = {"provider": chat.provider_of(self._url), "method": self._method}
+        if self._model:
+            facts = {**chat.request_facts(self._body), **facts, "endpoint": endpoint}
+        body = {} if self._content is None else body_members(self._content)
+        other: dict[str, Json] = {"path": self._path, "query": self._query, "body": body}
+
+        def decoded(answer: Json) -> object:
+            if not isinstance(answer, dict):
+                raise NotRebuildable(f"the recorded answer of {endpoint} is no exchange")
+            return decode(answer)
+
+        return Call(
+            kind="llm" if self._model else "other",
+            name=chat.step_name(self._body) if self._model else f"{self._method} {endpoint}",
+            input=self._body if self._model else other,
+            attrs=facts,
+            encode=lambda answer: told(answer, model=self._model) if isinstance(answer, Streamed) else encode(answer),
+            decode=decoded,
+            facts=facts_of,
+            resend=resend if self._model else None,
+            lost=(("$.body", "a body that can be read once"),) if self._content is None else (),
+            streamed=True,
+        )
+
+    def done(self, streamed: Streamed) -> bool:
+        """Whether a stream says no more."""
+        return self._model and is_done(streamed.data)
+
+    @contextmanager
+    def tried(self) -> Generator[list[int]]:
+        """Lists the try that is made inside; its status is to be put into the list."""
+        seen: list[int] = []
+        tries = Tries()
+        tries.begin()
+        try:
+            yield seen
+        except BaseException as error:
+            tries.end(error=type(error).__name__)
+            raise
+        tries.end(status=seen[0])
+
+
+def json_bytes(body: Json) -> bytes:
+    """A JSON body as clients send it."""
+    return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+
+
+def _json_of(content: bytes) -> Json:
+    try:
+        return json.loads(content)
+    except ValueError:
+        return None
