@@ -15,12 +15,12 @@ from agentloupe.ports.streams import END_OF_STREAM, Stream, Streamed, aopen_stre
 from agentloupe.verbs.forking import fork
 from agentloupe.verbs.replaying import replay
 from agentloupe.words.call import Call
-from tests.schedule.shapes_streams import STREAM_LOOPS
+from tests.schedule.shapes_streams import STREAM_LOOPS, STREAM_THREADS
 from tests.schedule.trial import tried
 
 
-@pytest.mark.parametrize("shape", STREAM_LOOPS, ids=lambda shape: shape.__name__)
-def test_streams_of_tasks_come_in_their_order(shape: Callable[[], Any]) -> None:
+@pytest.mark.parametrize("shape", [*STREAM_LOOPS, *STREAM_THREADS], ids=lambda shape: shape.__name__)
+def test_streams_of_tasks_and_threads_come_in_their_order(shape: Callable[[], Any]) -> None:
     trial = tried(shape.__name__, shape, recordings=3, replays=2, first_seed=11)
     assert (trial.wrong, trial.leaks, trial.guessed) == (0, 0, 0), trial.said
     assert not trial.marks
