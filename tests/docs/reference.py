@@ -32,6 +32,7 @@ _GROUPS = {
         "wrap",
         "wrap_openai",
         "http_transport",
+        "requests_adapter",
         "record",
         "arecord",
         "recording",
