@@ -278,6 +278,7 @@ class Forker:
             "parent_run_id": cut.recording.run_id,
             "forked_from_step": cut.step,
             "parent_hash": cut.head,
+            **{name: cut.tape.started.attrs[name] for name in ("whole_program",) if name in cut.tape.started.attrs},
             "parent_sequence": cut.sequence - 1,
             "rules": plan.rules.digest,
             "schedule": self.schedule.mode,
@@ -734,6 +735,12 @@ class ForkOpener:
         self.check_arguments = check_arguments
         self.refusal: ForkRefused | None = None
         self.session: ForkSession | None = None
+
+    @property
+    def whole_schedule(self) -> Schedule | None:
+        """The fork's, where a whole program was recorded; it keeps to that from its first line on."""
+        whole = self.forker.plan.cut.tape.started.attrs.get("whole_program") is True
+        return self.forker.schedule if whole else None
 
     def open(self, opening: Opening) -> ForkSession:
         """Begins the fork.

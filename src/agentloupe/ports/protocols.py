@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO, Literal, Protocol
+from typing import TYPE_CHECKING, BinaryIO, Literal, Protocol
 
 from agentloupe.ports.pack import Body
 from agentloupe.ports.recording import GetBodies, Recording
@@ -14,6 +14,9 @@ from agentloupe.words.canonical import Json
 from agentloupe.words.event import Draft, Event, Head
 from agentloupe.words.run import Owner, Run, RunFilter
 from agentloupe.words.step import Step
+
+if TYPE_CHECKING:
+    from agentloupe.ports.schedule.core import Schedule
 
 __all__ = [
     "Answer",
@@ -120,6 +123,7 @@ class Opening:
         source_digest: digest of the agent's source text, if it can be read.
         root: whether the run gets a root step `agent.run`.
         parameters: names of the positional arguments, for secret removal.
+        schedule: of a whole program, which has kept to it since it began; `None` for an agent, whose run brings its own.
     """
 
     agent: str
@@ -132,6 +136,7 @@ class Opening:
     root: bool = True
     strict: bool = False
     parameters: tuple[str, ...] = ()
+    schedule: Schedule | None = None
 
 
 class Session(Protocol):

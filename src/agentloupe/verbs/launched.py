@@ -19,9 +19,11 @@ from typing import Any, NoReturn, Protocol, cast
 
 from agentloupe.ports import ambient
 from agentloupe.ports.protocols import Boundary, Opener, Opening, Perform, Serve, Session
+from agentloupe.ports.schedule import plain
+from agentloupe.ports.schedule.core import Schedule
 from agentloupe.ports.streams import Piece, StreamBoundary
 from agentloupe.verbs.onstart.sitecustomize import HERE, SPEC
-from agentloupe.words.call import Call
+from agentloupe.words.call import Attrs, Call
 from agentloupe.words.errors import ReplayMismatch, UsageError
 from agentloupe.words.jsontext import Json, dumps
 
@@ -191,7 +193,8 @@ def main_name() -> str:
 class _WholeProgram:
     """Opens sessions for the program; calls outside of any make one run around all of it, when the first comes.
 
-    It is an opener and, for calls outside of sessions, a boundary that hands everything on.
+    It is an opener and, for calls outside of sessions, a boundary that hands everything on. Such a program keeps to one
+    schedule from its first line on; when it opens a session of its own, each of its runs has one, and the program none.
     """
 
     implicit = True
@@ -200,16 +203,50 @@ class _WholeProgram:
         self.boundary: Boundary = self
         self._opener = opener
         self._session: Session | None = None
+        self._opening = plain.RLock()
+        self._schedule: Schedule | None = getattr(opener, "whole_schedule", None)
+        self._early: list[tuple[str, str, Attrs]] = []
+        if self._schedule is not None and self._schedule.keeper is None:
+            self._schedule.keeper = self
+
+    @property
+    def schedule(self) -> Schedule | None:
+        """Of the program, as long as it opens no session of its own."""
+        return self._schedule
 
     def open(self, opening: Opening) -> Session:
         """A session of the program's own."""
+        if self._session is None and self._schedule is not None:
+            self._schedule.close()
+            self._schedule = None
         return self._opener.open(opening)
+
+    def log(self, type: str, lane: str, facts: Attrs) -> None:
+        """What the schedule does before the first call is kept for the run that this one makes."""
+        self._early.append((type, lane, facts))
+
+    def stands_still(self, awaited: str | None) -> None:
+        """Nothing was recorded so far."""
+
+    def cancelled(self, id: str) -> None:
+        """Nothing was recorded so far."""
 
     def decide(self, call: Call) -> Serve | Perform:
         """A call that belongs to no run: from here on the program as a whole is one."""
         if self._session is None:
-            self._session = self._opener.open(Opening(agent=main_name()))
-        return self._session.boundary.decide(call)
+            self._begin()
+        return cast("Session", self._session).boundary.decide(call)
+
+    def _begin(self) -> None:
+        with self._opening:
+            if self._session is not None:
+                return
+            session = self._opener.open(Opening(agent=main_name(), schedule=self._schedule))
+            log = getattr(session.boundary, "log", None)
+            for event in self._early if log is not None else ():
+                cast("Any", log)(*event)
+            self._early.clear()
+            self._session = session
 
     def finished(self, perform: Perform, value: object) -> object:
         """Handed on."""
@@ -250,7 +287,7 @@ class _RecordLaunch:
     """`agentloupe run`: every session of the program is recorded, and noted for whoever started it."""
 
     def __init__(self, spec: Mapping[str, Any]) -> None:
-        from agentloupe.verbs.sessions import RecordOpener, default_store
+        from agentloupe.verbs.sessions import RecordOpener, default_store, new_schedule, settings_here
 
         db, notes = spec.get("db"), spec.get("notes")
         self._notes = Path(notes) / f"{os.getpid()}.jsonl" if isinstance(notes, str) else None
@@ -262,6 +299,7 @@ class _RecordLaunch:
             argv=[str(word) for word in spec.get("argv") or ()],
         )
         self.opener: Opener = self
+        self.whole_schedule = new_schedule(settings_here())
         self._note({"begun": sys.executable})
 
     def open(self, opening: Opening) -> Session:

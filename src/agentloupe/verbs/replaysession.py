@@ -12,6 +12,7 @@ from agentloupe.engine.report import Divergence, DivergenceKind, Side
 from agentloupe.ports import codecs
 from agentloupe.ports.ambient import caller
 from agentloupe.ports.protocols import Boundary, Opening, Perform
+from agentloupe.ports.schedule.core import Schedule
 from agentloupe.verbs.children import raised_at
 from agentloupe.words.call import Call
 from agentloupe.words.canonical import Json
@@ -82,6 +83,11 @@ class ReplayOpener:
     def __init__(self, replayer: Replayer) -> None:
         self.replayer = replayer
         self.opened = False
+
+    @property
+    def whole_schedule(self) -> Schedule | None:
+        """The replay's, where a whole program was recorded; it keeps to that from its first line on."""
+        return self.replayer.schedule if self.replayer.tape.started.attrs.get("whole_program") is True else None
 
     def open(self, opening: Opening) -> ReplaySession:
         """Compares name and arguments. Raises `ReplayMismatch` where they are not the recorded ones."""

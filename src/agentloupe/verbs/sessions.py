@@ -6,7 +6,6 @@ import atexit
 import logging
 import os
 import threading
-import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -188,7 +187,7 @@ class RecordOpener:
             scope=task_id or writer.run_id,
             strict=strict,
             refuse_writes=settings.write_without_store == "refuse",
-            schedule=_schedule(settings, writer.run_id),
+            schedule=opening.schedule or new_schedule(settings),
         )
         recorder.start(self._started(opening, settings, recorder, task_id))
         session = RecordSession(recorder, store, warns=self._argv is None)
@@ -209,6 +208,8 @@ class RecordOpener:
         facts: dict[str, Json] = {"root": opening.root, "rules": rules.digest}
         if schedule is not None:
             facts |= {"schedule": schedule.mode, "hash_salt": schedule.salt}
+        if opening.schedule is not None:
+            facts["whole_program"] = True
         known = {"task_id": task_id, "entry": opening.entry}
         facts.update({label: value for label, value in known.items() if value is not None})
         if self._argv is not None:
@@ -224,11 +225,11 @@ class RecordOpener:
         )
 
 
-def _schedule(settings: Settings, run_id: str) -> Schedule:
+def new_schedule(settings: Settings) -> Schedule:
     """The schedule of a new run; on a Python whose loops are not known, nothing is waited for, and the run says so."""
     from agentloupe.ports.schedule.hooks import supported
 
-    return Schedule(mode=settings.schedule if supported() is None else "off", salt=zlib.crc32(run_id.encode()))
+    return Schedule(mode=settings.schedule if supported() is None else "off", salt=int(ambient.random_hex(8), 16))
 
 
 def _without_secrets_in_names(opening: Opening, rules: Rules) -> Opening:

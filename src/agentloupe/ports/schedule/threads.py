@@ -348,6 +348,23 @@ def _sleep(seconds: float) -> None:
     return None
 
 
+# --- the end of a program -------------------------------------------------------------------------------------------------
+
+_plain_shutdown: Callable[[], None] = cast("Any", threading)._shutdown
+
+
+def _shutdown() -> None:
+    """The program's first thread is done, and waits for the others: so do theirs, where they pass a baton."""
+    while me() is not None:
+        left = [one for one in threading.enumerate() if _STRAND in one.__dict__ and not one.daemon]
+        if not left:
+            break
+        left[0].join()
+        if left[0].is_alive():
+            break
+    _plain_shutdown()
+
+
 # --- installing -----------------------------------------------------------------------------------------------------------
 
 _installed: list[bool] = []
@@ -363,6 +380,7 @@ def install() -> None:
     thread: Any = threading.Thread
     thread.start, thread.join, thread.is_alive = _start, _join, _is_alive
     cast("Any", threading.Condition).wait = _wait
+    cast("Any", threading)._shutdown = _shutdown
     locks.replace_names("sleep", plain.sleep, _sleep)
     locks.install()
     pools.install()
