@@ -435,6 +435,35 @@ def test_a_class_of_exceptions_that_is_written_in_c_elsewhere_is_listed_when_it_
     assert [lost.type for lost in encoded.unrecordable] == ["pydantic_core._pydantic_core.PydanticCustomError"]
 
 
+READ: list[tuple[Any, Any]] = [
+    (ipaddress.ip_address("1.2.3.4"), "1.2.3.4"),
+    (array.array("i", [1, 2]), [1, 2]),
+    (Settings(a=(1,)), {"data": {"a": [1]}}),
+    (httpx.URL("http://x/y"), "http://x/y"),
+    (Links(page="https://x.invalid/y").page, "https://x.invalid/y"),  # type: ignore[arg-type]
+    (re.compile("a(b)"), "a(b)"),
+    (slice(1, None, 2), [1, None, 2]),
+    (memoryview(b"abc"), "abc"),
+    (types.MappingProxyType({"a": (1,)}), {"a": [1]}),
+    (..., "Ellipsis"),
+    (pydantic.SecretStr("x"), "[removed:secret]"),
+    (time.gmtime(0), [1970, 1, 1, 0, 0, 0, 3, 1, 0]),
+]
+
+
+@pytest.mark.parametrize(("value", "read"), READ, ids=lambda v: type(v).__name__)
+def test_people_read_plain_json(value: Any, read: Any) -> None:
+    assert decode_for_reading(encode(value).wire) == read
+
+
+def test_people_are_told_of_circles_and_faults() -> None:
+    circle: list[Any] = [1]
+    circle.append(circle)
+    assert decode_for_reading(encode(circle).wire) == [1, "(the value around this one)"]
+    fault = _raised(lambda: Pet(pet="x"))  # type: ignore[arg-type]
+    assert decode_for_reading(encode(fault).wire) == "ValidationError: Pet"
+
+
 # --- the registry ---------------------------------------------------------------------------------------------------------
 
 

@@ -33,7 +33,7 @@ def _shown(wire: Json) -> Json:
             return {name: _shown(item) for name, item in wire.items()}
         try:
             return show(wire[tag])
-        except (TypeError, ValueError, LookupError, NotRebuildable):
+        except (TypeError, ValueError, LookupError, AttributeError, NotRebuildable):  # a wire that nobody writes
             return wire
     return [_shown(item) for item in wire] if isinstance(wire, list) else wire
 
@@ -95,7 +95,18 @@ _SHOW: dict[str, Callable[[Json], Json]] = {
     **dict.fromkeys(("$path", "$namedtuple", "$dataclass", "$custom"), _second),
     **dict.fromkeys(("$bytes", "$bytearray"), _bytes),
     **{tag: _told(tag) for tag in ("$timedelta", "$timezone", "$range", "$complex", "$fraction")},
-    **dict.fromkeys(("$address", "$sub_", "$object", "$memoryview_"), _second),
+    **dict.fromkeys(("$address", "$array", "$record", "$object"), _second),
+    **dict.fromkeys(("$pydantic_url", "$http_value"), lambda inside: _shown(cast("list[Json]", inside)[2])),
+    "$pattern": _first,
+    "$slice": _shown,
+    "$memoryview": lambda inside: _bytes(cast("list[Json]", inside)[0]),
+    "$mappingproxy": _pairs,
+    "$constant": lambda inside: inside,
+    "$secret": lambda _: "[removed:secret]",
+    "$faults": lambda inside: f"ValidationError: {cast('list[Json]', inside)[0]}",
+    "$requests_request": _request,
+    "$requests_response": lambda inside: f"HTTP {cast('dict[str, Json]', inside)['status']}",
+    "$up": lambda _: "(the value around this one)",
     "$deque": _first,
     "$dict": _pairs,
     "$ordered": _pairs,
