@@ -389,7 +389,8 @@ def _handed(tape: Tape, event: Event, late: set[str]) -> str | None:
     elif event.type in FINAL_TYPES:
         name = f"{call.call_id}{END_OF_STREAM}" if _end_in_turn(event.attrs) else None
     else:
-        name = call.call_id if event.type in _OPENED else None
+        # A stream that broke off with its process was asked for again: what was handed over is the last beginning.
+        name = call.call_id if event.type in _OPENED and event.sequence == call.opened_seq else None
     return None if name in late else name
 
 
