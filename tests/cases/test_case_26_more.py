@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from agentloupe.cli import main
@@ -72,6 +72,7 @@ def test_the_whole_log_passes(folder: Path) -> None:
 @given(at=st.integers(0, len(WHOLE) - 1), tail=st.sampled_from([b"", b"\n", b"\n\n", b" ", b"\x00"]))
 def test_a_cut_at_any_byte_is_damage(folder: Path, at: int, tail: bytes) -> None:
     data = WHOLE[:at] + tail
+    assume(not data.startswith(WHOLE))  # the last byte is the end of a line, and may come back as the tail
     assert judged(folder, data) in (2, 3)
 
 
