@@ -315,8 +315,13 @@ class _broken:
                 connection, _ = self._listener.accept()
             except OSError:
                 return
-            with connection:
-                connection.recv(65536)
+            with connection, connection.makefile("rb") as asked:
+                # What is left unread when a socket closes makes it a reset, which is another error at the other end.
+                length = 0
+                while (line := asked.readline()) not in (b"\r\n", b""):
+                    name, _, value = line.partition(b":")
+                    length = int(value) if name.lower() == b"content-length" else length
+                asked.read(length)
                 connection.sendall(head + b"%x\r\n%b\r\n" % (len(self._part), self._part))
 
 
