@@ -487,10 +487,10 @@ def test_the_content_of_a_file_is_a_part_of_what_is_asked(model: Model) -> None:
     def use(content: bytes) -> Callable[[], Any]:
         return lambda: asking(lambda c: c.files.create(file=("a", content), purpose="user_data"))
 
-    _, kept = recorded(use(b"abc"))
-    _, other = recorded(use(b"abd"))
+    _, kept = recorded(use(b"xyz"))
+    _, other = recorded(use(b"xyw"))
     assert kept[0].call.input != other[0].call.input
-    assert model.seen[0].body.count(b"abc") == 1
+    assert model.seen[0].body.count(b"xyz") == 1
 
 
 # --- what is not recorded ---------------------------------------------------------------------------------------------
