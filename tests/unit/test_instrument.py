@@ -215,6 +215,11 @@ def test_a_write_has_a_key_that_comes_from_the_task_and_not_from_the_run(workdir
 # --- agents -----------------------------------------------------------------------------------------------------------
 
 
+@loupe.tool(effect="read")
+def known_by_this_name_only_here() -> None:
+    """Tools are known by name in a whole process, whichever test declared them."""
+
+
 @loupe.agent(tags=["t"])
 def helper(question: str, *, times: int = 1) -> str:
     """Answers."""
@@ -232,7 +237,7 @@ def test_an_agent_is_a_run_with_arguments_result_and_snapshot(store: Store) -> N
     assert recording.body(ended.output_digest) == {"result": "aa"}
     assert started.attrs["entry"] == f"{__name__}:helper"
     snapshot: Any = recording.body(started.bodies["snapshot"])
-    assert snapshot["tools"]["weather"]["effect"] == "read"
+    assert snapshot["tools"]["known_by_this_name_only_here"]["effect"] == "read"
     assert [(s.kind, s.name) for s in steps_of(store)] == [("agent", "agent.run"), ("tool", "weather")]
 
 
