@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextvars
+import gc
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -239,3 +241,30 @@ def test_what_a_plain_function_returns_to_be_awaited_runs_in_no_fork_for_real() 
     with pytest.raises(ForkRefused):
         fork(opener.sessions[0].run_id, late, from_step="start", store=store)
     assert PAID == []
+
+
+# ---------------------------------------------------------------- what a stopped replay leaves behind
+
+SIZES = [1, 2, 3]
+
+
+@loupe.agent(name="pooled")
+async def pooled() -> list[int]:
+    loop = asyncio.get_running_loop()
+    waiting = [loop.run_in_executor(None, rates, size) for size in SIZES]
+    return [await one for one in asyncio.as_completed(waiting)]
+
+
+def test_a_stopped_replay_leaves_nothing_for_the_loop_to_complain_about(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = MemoryStore()
+    opener = RecordOpener(store)
+    with ambient.opening_with(opener):
+        asyncio.run(pooled())
+    monkeypatch.setitem(globals(), "SIZES", [1, 2, 30])
+    report = replay(store.recording(opener.sessions[0].run_id), pooled)
+    assert report.divergence is not None
+    assert report.divergence.kind == "input_changed"
+    gc.collect()
+    assert [one.getMessage() for one in caplog.records if one.name == "asyncio"] == []

@@ -49,7 +49,11 @@ class _Seat:
 
 
 class Gate:
-    """Stands for `selector.select` of one loop."""
+    """Stands for `selector.select` of one loop.
+
+    Attributes:
+        ahead: seconds by which the loop's clock is ahead of the real one, because a replay did not wait for its timers.
+    """
 
     def __init__(self, loop: Any) -> None:
         self.loop = loop
@@ -58,10 +62,15 @@ class Gate:
         self._inbox: deque[Any] = deque()
         self._arrivals: dict[Schedule, tuple[Strand, list[Any]]] = {}
         self._select: Callable[[float | None], list[Any]] = loop._selector.select
+        self.ahead = 0.0
 
     def join(self, schedule: Schedule) -> None:
         """The run has something in this loop."""
         self.new.add(schedule)
+
+    def reach(self, when: float) -> None:
+        """A replay does not wait for its timers. Whoever looks at the loop's clock when one has run out sees that it has."""
+        self.ahead += max(0.0, when - self.loop.time())
 
     def __call__(self, timeout: float | None = None) -> list[Any]:
         """Hands over what may be handed over; then sleeps like the real one."""

@@ -17,7 +17,7 @@ from typing import Any, Final, cast
 
 from agentloupe.ports import surroundings
 from agentloupe.ports.schedule.core import Item
-from agentloupe.ports.schedule.gate import HOOKED, OUTSIDE, gate_of, plain_threadsafe
+from agentloupe.ports.schedule.gate import HOOKED, OUTSIDE, Gate, gate_of, plain_threadsafe
 from agentloupe.ports.schedule.lanes import stable_hash
 from agentloupe.ports.schedule.turns import Cancels, begin, turn
 from agentloupe.ports.surroundings import Home, here
@@ -33,6 +33,7 @@ _plain_create_task = _Loop.create_task
 _plain_create_future = _Loop.create_future
 _plain_call_at = _Loop.call_at
 _plain_run_forever = _Loop.run_forever
+_plain_time: Callable[[Any], float] = _Loop.time
 
 
 class _New(threading.local):
@@ -69,6 +70,11 @@ class LaneFuture(asyncio.Future[Any]):
     def __hash__(self) -> int:
         """By lane and number."""
         return self.agentloupe_hash
+
+    def __del__(self) -> None:
+        """Nobody has to hear of what was stopped with its replay."""
+        if not isinstance(getattr(self, "_exception", None), ReplayMismatch):
+            super().__del__()
 
 
 def home_here() -> Home | None:
@@ -126,10 +132,19 @@ def _call_at(loop: Any, when: float, callback: Callable[..., Any], *args: Any, c
     """A program's timer: runs in real time and waits for its turn; in a replay it does nothing but wait for its turn."""
     there = here()
     schedule = there.schedule if there is not None else None
-    if there is None or schedule is None or schedule.closed or schedule.halted or gate_of(loop, schedule) is None:
+    if there is None or schedule is None or schedule.closed or schedule.halted:
         return _plain_call_at(loop, when, callback, *args, context=context)
+    gate = gate_of(loop, schedule)
+    if gate is None:
+        return _plain_call_at(loop, when, callback, *args, context=context)
+
+    def deliver() -> None:
+        loop._ready.append(handle)
+        if schedule.follows:
+            gate.reach(when)
+
     name = there.lane.next_timer()
-    item = Item(name, lambda: loop._ready.append(handle), loop, dead=lambda: handle._cancelled, lane=there.lane.path)
+    item = Item(name, deliver, loop, dead=lambda: handle._cancelled, lane=there.lane.path)
     if schedule.follows and schedule.known(name):
         handle: Any = events.TimerHandle(when, callback, args, loop, context)
         schedule.add(item)
@@ -143,6 +158,11 @@ def _call_at(loop: Any, when: float, callback: Callable[..., Any], *args: Any, c
 
     handle = _plain_call_at(loop, when, due, context=OUTSIDE())
     return handle
+
+
+def _time(loop: Any) -> float:
+    gate: Gate | None = getattr(loop, "agentloupe_gate", None)
+    return _plain_time(loop) if gate is None else _plain_time(loop) + gate.ahead
 
 
 def _call_soon_threadsafe(loop: Any, callback: Callable[..., Any], *args: Any, context: Context | None = None) -> Any:
@@ -214,7 +234,7 @@ def supported() -> str | None:
     """Why this Python's asyncio is not known well enough to be gated; `None` when it is."""
     if not SUPPORTED[0] <= sys.version_info[:2] <= SUPPORTED[1]:
         return f"Python {sys.version_info[0]}.{sys.version_info[1]} was not looked at"
-    loop_parts = ("create_task", "create_future", "call_at", "call_soon_threadsafe", "run_forever", "_run_once")
+    loop_parts = ("create_task", "create_future", "call_at", "call_soon_threadsafe", "run_forever", "time", "_run_once")
     if not all(isinstance(getattr(_Loop, name, None), types.FunctionType) for name in loop_parts):
         return "asyncio's loop has another shape"
     if "_selector" not in _Loop._run_once.__code__.co_names or "_ready" not in _Loop._run_once.__code__.co_names:
@@ -231,6 +251,7 @@ def install() -> bool:
             _Loop.create_task = _create_task
             _Loop.create_future = _create_future
             _Loop.call_at = _call_at
+            _Loop.time = _time
             _Loop.call_soon_threadsafe = _call_soon_threadsafe
             _Loop.run_forever = _run_forever
             _as_completed_in_order()
