@@ -39,9 +39,9 @@ WHERE: dict[str, tuple[str, ...]] = {
     "hashlib": ("words/canonical.py", "words/seal.py"),
     "hmac": ("words/canonical.py", "words/seal.py"),
     "sqlite3": ("store/",),
-    "random": ("ports/ambient.py", "verbs/reads.py"),
-    "uuid": ("ports/ambient.py", "verbs/reads.py"),
-    "secrets": ("ports/ambient.py",),
+    "random": ("ports/ids.py", "verbs/reads.py"),
+    "uuid": ("ports/ids.py", "verbs/reads.py"),
+    "secrets": ("ports/ids.py",),
     "typer": ("cli/",),
     "click": ("cli/",),
     "rich": ("cli/",),
@@ -57,7 +57,7 @@ WHERE: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("pickle", "cPickle", "marshal", "shelve", "dill", "cloudpickle", "yaml", "jsonpickle"), ()),
     **dict.fromkeys(("pydantic", "sqlalchemy", "fastapi", "starlette", "aiohttp"), ()),
 }
-CLOCK_AND_CHANCE = ("ports/ambient.py", "verbs/reads.py")
+CLOCK_AND_CHANCE = ("ports/ids.py", "verbs/reads.py")
 CLOCK_CALLS = frozenset(
     {
         *("time.time", "time.time_ns", "os.urandom", "date.today", "datetime.date.today"),

@@ -6,6 +6,7 @@ import asyncio
 import concurrent.futures as futures
 import contextvars
 import queue
+import random
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
@@ -203,6 +204,49 @@ async def shielded_and_swallowed() -> Any:
     task.cancel()
     seen.append((await task, await kept))
     return seen
+
+
+async def limits_that_are_over_at_once() -> Any:
+    """Limits so short, and a program so slow between them, that some are over before they begin; all ways to set one."""
+    seen: list[Any] = []
+    loop, chance = asyncio.get_running_loop(), random.SystemRandom()
+
+    def dawdle() -> None:
+        until = time.monotonic() + chance.random() * 0.0008
+        while time.monotonic() < until:
+            pass
+
+    async def limited(who: int) -> Any:
+        limit = asyncio.timeout(0.0004 * (1 + who % 2))
+        dawdle()
+        try:
+            async with limit:
+                return await fetch_async(who=who)
+        except TimeoutError:
+            return "late"
+
+    async def waits(who: int) -> Any:
+        try:
+            return await asyncio.wait_for(fetch_async(who=who), 0.0004)
+        except TimeoutError:
+            return "late"
+
+    async def called(who: int) -> Any:
+        told: asyncio.Future[str] = loop.create_future()
+        when = loop.time() + 0.0004
+        dawdle()
+        loop.call_at(when, lambda: told.done() or told.set_result(f"called {who}"))
+        loop.call_later(0.0006, lambda: told.done() or told.set_result(f"called later {who}"))
+        answer = asyncio.ensure_future(fetch_async(who=who))
+        await asyncio.wait({told, answer}, return_when=asyncio.FIRST_COMPLETED)
+        return [each.done() for each in (told, answer)], await told, await answer
+
+    async def one(who: int) -> None:
+        for again in range(2):
+            seen.append((who, again, await (limited, waits, called)[who % 3](who)))
+
+    await asyncio.gather(*(one(who) for who in range(6)))
+    return seen, await ask_async(seen)
 
 
 # --- threads ----------------------------------------------------------------------------------------------------------
@@ -526,6 +570,7 @@ MORE_LOOPS = [
     errors_in_groups,
     graph_of_nodes,
     shielded_and_swallowed,
+    limits_that_are_over_at_once,
 ]
 MORE_THREADS = [
     executors_in_tasks,

@@ -221,6 +221,44 @@ def test_what_did_not_fire_does_not_fire_however_slow_the_replay_is() -> None:
     assert report.verdict == "pass", report.text()
 
 
+@pytest.mark.parametrize("late", ["when recorded", "when replayed"])
+@pytest.mark.parametrize("again", [False, True], ids=["begun", "rescheduled"])
+def test_a_timeout_that_is_over_when_it_begins_is_told_by_the_tape(late: str, again: bool) -> None:
+    busy = 0.0
+
+    async def asks() -> Any:
+        seen: list[Any] = []
+        for _ in range(2):
+            limit = asyncio.timeout(60 if again else 0.004)
+            until = time.monotonic() + busy
+            try:
+                if again:
+                    async with limit:
+                        soon = asyncio.get_running_loop().time() + 0.004
+                        while time.monotonic() < until:
+                            pass
+                        limit.reschedule(soon)
+                        seen.append(await fetch("a"))
+                else:
+                    while time.monotonic() < until:
+                        pass
+                    async with limit:
+                        seen.append(await fetch("a"))
+            except TimeoutError:
+                seen.append("late")
+            await asyncio.sleep(0.001)
+        return seen, await fetch(str(seen))
+
+    WAITS.update(a=20)
+    busy = 0.008 if late == "when recorded" else 0.0
+    recording, (seen, _) = recorded(as_agent(asks, "busy"))
+    assert seen == ["late", "late"]
+    fired = [event.attrs.get("at_once") for event in recording.events if event.type == "timer.fired"]
+    assert fired == ([True, None] * 2 if late == "when recorded" else [None] * 4)
+    busy = 0.0 if late == "when recorded" else 0.008
+    passes(recording, as_agent(asks, "busy"))
+
+
 def test_a_sleep_more_is_waited_for_and_said() -> None:
     async def once() -> Any:
         return await fetch("a")

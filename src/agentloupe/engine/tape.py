@@ -364,7 +364,9 @@ def _turns(tape: Tape, events: Sequence[Event]) -> tuple[Turn, ...]:
     need: list[str] = []
     for event in events:
         name = _handed(tape, event, late)
-        if name is not None:
+        if name is not None and event.attrs.get("at_once") is True:
+            turns.append(Turn(name, at_once=True))
+        elif name is not None:
             turns.append(Turn(name, tuple(need)))
             need = []
         elif event.type == "task.joined":

@@ -22,119 +22,20 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from itertools import count
-from typing import Any, Final, Literal, NamedTuple, Protocol
+from typing import Any, Final
 
 from agentloupe.ports.schedule.lanes import Lane
+from agentloupe.ports.schedule.order import Order, Turn
+from agentloupe.ports.schedule.parts import STUCK_AFTER, Coming, Item, Keeper, Mark, Mode, Strand
 from agentloupe.words.call import Attrs
 from agentloupe.words.errors import ReplayMismatch
 
-__all__ = ["STUCK_AFTER", "Coming", "Item", "Keeper", "Mark", "Mode", "Schedule", "Strand", "Turn"]
+__all__ = ["PATIENCE", "STUCK_AFTER", "Item", "Mode", "Schedule", "Strand", "Turn", "nudge"]
 
-Mode = Literal["exact", "no_baton", "off"]
-"""`exact`; `no_baton`: threads run as they like, loops are gated; `off`: nothing is waited for."""
-
-Mark = Literal["tight", "guess", "no_lane"]
-"""Why an order is not proven: an input was handed over although the program was busy; a thread was taken to be stuck and
-others went on; code without a place of its own in the schedule."""
-
-STUCK_AFTER: Final = 5.0
-"""Seconds after which a replay that does not move is stopped."""
 PATIENCE: Final = 0.05
 """Seconds that a loop which is never quiet may keep an input back."""
 MARKS_KEPT: Final = 100
 """So many marks are written; more say nothing new."""
-
-
-class Turn(NamedTuple):
-    """A hand-over on a tape: of which input, and what (calls that start, lanes that end) had happened since the one before."""
-
-    id: str
-    need: tuple[str, ...] = ()
-
-
-class Keeper(Protocol):
-    """What a schedule tells its run. Called in any thread; never raises."""
-
-    def log(self, type: str, lane: str, facts: Attrs) -> None:
-        """An event of the schedule: `timer.fired`, `task.joined`, `task.cancelled`, `schedule.marked`.
-
-        Not called for what is handed over in the order of a tape, which has it already.
-        """
-        ...
-
-    def stands_still(self, awaited: str | None) -> None:
-        """The program makes no move, and `awaited` is what the order waits for: a call, a timer, a lane."""
-        ...
-
-    def cancelled(self, id: str) -> None:
-        """The program cancelled an input which the order has as handed over."""
-        ...
-
-
-class Coming(Protocol):
-    """A work item that a worker is about to take."""
-
-    def give_up(self) -> None:
-        """It was not taken: others go on."""
-        ...
-
-
-class Strand:
-    """A thread while it runs code of the program. With the baton, only the strand that holds it runs."""
-
-    __slots__ = ("blocked", "called", "ended", "expired", "ident", "inner", "joiners", "lane", "lost", "native", "turn")
-
-    def __init__(self, lane: Lane) -> None:
-        self.lane = lane
-        self.turn = allocate_lock()
-        self.turn.acquire()
-        self.blocked = False
-        self.called = False
-        self.expired = False
-        self.lost = False
-        self.ended = False
-        self.inner = False
-        self.joiners: list[Strand] = []
-        self.ident = self.native = 0
-
-    def here(self) -> None:
-        """This thread runs it."""
-        self.ident, self.native = threading.get_ident(), threading.get_native_id()
-
-
-def _never() -> bool:
-    return False
-
-
-class Item:
-    """An input on its way to the program.
-
-    Args:
-        id: of the call or the timer.
-        deliver: hands it over; called in the loop's thread where it is for a loop.
-        loop: the loop it is for; `None` where a thread is to be woken.
-        dead: whether the program has given it up meanwhile.
-        lane: of the timer, which is logged when it fires; `None` for calls, whose boundary writes their end.
-    """
-
-    __slots__ = ("dead", "deliver", "id", "lane", "loop", "passes", "since")
-
-    def __init__(
-        self,
-        id: str,
-        deliver: Callable[[], object],
-        loop: Any = None,
-        *,
-        dead: Callable[[], bool] = _never,
-        lane: str | None = None,
-    ) -> None:
-        self.id = id
-        self.deliver = deliver
-        self.loop = loop
-        self.dead = dead
-        self.lane = lane
-        self.since = time.monotonic()
-        self.passes = 0
 
 
 class _Threads(threading.local):
@@ -158,6 +59,7 @@ class Schedule:
         salt: of the hashes of tasks and futures; the same in a recording and its replays.
 
     Attributes:
+        order: what is left of the tape's.
         strands: of the program, those that have ended left out; several of them pass the baton.
         lanes: how many lanes were made, the first one counted.
         marks: how often the order could not be proven, by mark.
@@ -201,11 +103,7 @@ class Schedule:
         self.coming: list[Coming] = []
         self.at_close: list[Callable[[], None]] = []
         self._signal: Callable[[], BaseException] | None = None
-        self._order: Sequence[Turn] = order
-        self._at = 0
-        self._turns = {turn.id for turn in order}
-        self._dropped: set[str] = set()
-        self._happened: set[str] = set()
+        self.order = Order(order)
         self._told = False
         self._gone: str | None = None
         self._serial = next(_serials)
@@ -216,60 +114,45 @@ class Schedule:
     @property
     def follows(self) -> bool:
         """Whether the next hand-over is a tape's."""
-        return not self.live or self._at < len(self._order)
+        return not self.live or bool(self.order)
 
     def known(self, id: str) -> bool:
         """Whether the order has a turn for this input."""
-        return id in self._turns
+        return id in self.order
 
     def awaited(self) -> str | None:
         """What the order waits for: the first thing that did not happen yet; `None` when nothing is left of it."""
-        turn = self._head()
-        if turn is None:
-            return None
-        return next((name for name in turn.need if name not in self._happened), turn.id)
+        return self.order.awaited()
 
     def left(self) -> list[str]:
         """Inputs of the order that were not handed over."""
-        return [turn.id for turn in self._order[self._at :] if turn.id not in self._dropped]
+        return self.order.left()
 
     def started(self, name: str) -> None:
         """A call that is answered from the order has started, or a lane has ended."""
         self.moved = time.monotonic()
-        if self._order:
-            self._happened.add(name)
+        self.order.happened((name,))
 
     def drop(self, ids: Iterable[str]) -> None:
         """Inputs that will not be handed over, or were handed over past the schedule: their turns are left out."""
-        if self._order:
-            names = tuple(ids)
-            self._dropped.update(names)
-            self._happened.update(names)
+        if self.order.drop(ids):
             self.pump()
 
     def go_live(self) -> None:
         """The program has come to the end of the order: from here on inputs come from the world."""
         with self.lock:
-            self._order = self._order[: self._at]
+            self.order.cut()
             self.live = True
             self.items |= self.spare
             self.spare.clear()
         self.pump()
 
-    def _head(self) -> Turn | None:
-        while self._at < len(self._order):
-            turn = self._order[self._at]
-            if turn.id not in self._dropped:
-                return turn
-            self._at += 1
-        return None
-
     def _pick(self, loop: Any) -> Item | None:
         """The input whose turn it is, where it is here. The lock is held."""
-        head = self._head()
+        head = self.order.head()
         if head is not None:
             item = self.items.get(head.id)
-            if item is None or any(name not in self._happened for name in head.need):
+            if item is None or not self.order.ripe(head):
                 return self._spare(loop)
             return item
         if not self.live:
@@ -316,6 +199,20 @@ class Schedule:
             self.pump()
         else:
             self.add(item)
+
+    def over(self, lane: Lane, when_set: bool) -> bool:
+        """Whether the time of a timer is over when it is set, so that no input has to come: by the tape, else `when_set`.
+
+        How long the program took to set it is chance. A timer that is over has its name, and no turn.
+        """
+        name = lane.coming_timer()
+        told = name in self.order.at_once
+        if told or (when_set and not self.follows):
+            lane.next_timer()
+            if not told:
+                self.log("timer.fired", lane.path, {"timer": name, "at_once": True})
+            return True
+        return False
 
     def withdraw(self, id: str) -> bool:
         """The program does not wait for an input any more; whether that was so before it was handed over."""
@@ -365,7 +262,7 @@ class Schedule:
             self.mark("guess", {"why": f"timer {item.id} is not in the recording"})
         else:
             del self.items[item.id]
-            self._at += self._at < len(self._order)
+            self.order.advance()
         self.handed += 1
         self.moved = time.monotonic()
         if item.lane is not None and not follows:
@@ -445,9 +342,9 @@ class Schedule:
     def _alone(self, id: str) -> None:
         """The only strand waits: if it is not its turn now, it never will be, unless code without a lane moves on."""
         with self.lock:
-            head = self._head()
+            head = self.order.head()
             if head is not None and head.id == id:
-                self._at += 1
+                self.order.advance()
                 self.handed += 1
                 self.moved = time.monotonic()
                 return

@@ -10,7 +10,7 @@ import asyncio
 import sys
 import threading
 import types
-from asyncio import base_events, events, tasks
+from asyncio import base_events, events, tasks, timeouts
 from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context, copy_context
 from typing import Any, Final, cast
@@ -34,6 +34,7 @@ _plain_create_future = _Loop.create_future
 _plain_call_at = _Loop.call_at
 _plain_run_forever = _Loop.run_forever
 _plain_time: Callable[[Any], float] = _Loop.time
+_plain_reschedule = timeouts.Timeout.reschedule
 
 
 class _New(threading.local):
@@ -165,6 +166,24 @@ def _time(loop: Any) -> float:
     return _plain_time(loop) if gate is None else _plain_time(loop) + gate.ahead
 
 
+def _reschedule(self: Any, when: float | None) -> None:
+    """`asyncio.timeout`: one whose time is over when it begins fires without a timer, which the tape has to tell."""
+    there = here()
+    schedule = there.schedule if there is not None else None
+    loop = events.get_running_loop()
+    if when is None or there is None or schedule is None or schedule.closed or schedule.halted:
+        return _plain_reschedule(self, when)
+    if gate_of(loop, schedule) is None:
+        return _plain_reschedule(self, when)
+    _plain_reschedule(self, None)  # looks whether this may be, and gives up the timer before
+    self._when = when
+    if schedule.over(there.lane, when <= loop.time()):
+        self._timeout_handler = loop.call_soon(self._on_timeout)
+    else:
+        self._timeout_handler = loop.call_at(when, self._on_timeout)
+    return None
+
+
 def _call_soon_threadsafe(loop: Any, callback: Callable[..., Any], *args: Any, context: Context | None = None) -> Any:
     """The callback stands where the caller stands; and the loop's place in the queue is fixed now, not when it wakes."""
     there = here()
@@ -239,6 +258,8 @@ def supported() -> str | None:
         return "asyncio's loop has another shape"
     if "_selector" not in _Loop._run_once.__code__.co_names or "_ready" not in _Loop._run_once.__code__.co_names:
         return "asyncio's loop waits in another way"
+    if not {"_when", "_timeout_handler", "_on_timeout"} <= {*_plain_reschedule.__code__.co_names}:
+        return "asyncio's timeouts have another shape"
     return None
 
 
@@ -254,5 +275,6 @@ def install() -> bool:
             _Loop.time = _time
             _Loop.call_soon_threadsafe = _call_soon_threadsafe
             _Loop.run_forever = _run_forever
+            cast("Any", timeouts.Timeout).reschedule = _reschedule
             _as_completed_in_order()
     return HOOKED[0]

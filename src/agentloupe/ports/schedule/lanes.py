@@ -44,9 +44,14 @@ class Lane:
         return Lane(f"{self.path}/r{tag}{self._remote}", thread=thread)
 
     def next_timer(self) -> str:
-        """The name of the next timer."""
+        """The name of the next timer, which is taken."""
+        name = self.coming_timer()
         self.timers += 1
-        return f"{self.path}t{self.timers}"
+        return name
+
+    def coming_timer(self) -> str:
+        """What the next timer will be called."""
+        return f"{self.path}t{self.timers + 1}"
 
     def next_future(self, salt: int) -> int:
         """A hash for the next future."""

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Final
 
 from agentloupe.ports.schedule import plain
-from agentloupe.ports.schedule.core import Coming, Schedule, Strand
+from agentloupe.ports.schedule.core import Schedule, Strand
+from agentloupe.ports.schedule.parts import Coming
 
 __all__ = ["watch"]
 

@@ -1,0 +1,111 @@
+"""The recorder's own time and ids.
+
+This is the only module (beside the program's own reads) that reads the wall clock and makes ids. Ids come from the operating
+system, never from `random`, so that a seeded application draws the same numbers with and without Loupe.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from datetime import UTC, datetime
+
+__all__ = [
+    "monotonic_ms",
+    "new_event_id",
+    "new_run_id",
+    "new_span_id",
+    "new_trace_id",
+    "now",
+    "random_base32",
+    "random_hex",
+]
+
+
+def now() -> str:
+    """The time: UTC, ISO 8601 with microseconds and `Z`."""
+    seconds, rest = divmod(time.time_ns(), 1_000_000_000)
+    of, text = _second[0]
+    if of != seconds:
+        text = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+        _second[0] = seconds, text
+    return f"{text}.{rest // 1000:06d}Z"
+
+
+_second: list[tuple[int, str]] = [(-1, "")]
+"""The last second that was asked for, and its text: both in one, so that several threads may use it."""
+
+
+def monotonic_ms() -> float:
+    """A clock for durations, in milliseconds."""
+    return time.perf_counter_ns() / 1e6
+
+
+class _Pool(threading.local):
+    """Random bytes of the operating system, fetched many at a time, since each system call costs more than an event."""
+
+    BYTES = 4096
+
+    def __init__(self) -> None:
+        self.bytes = b""
+        self.at = 0
+        self.forks = 0
+
+    def take(self, count: int) -> bytes:
+        start, end = self.at, self.at + count
+        if end > len(self.bytes) or self.forks != _forks[0]:
+            self.bytes, self.forks = os.urandom(max(count, self.BYTES)), _forks[0]
+            start, end = 0, count
+        self.at = end
+        return self.bytes[start:end]
+
+
+_pool = _Pool()
+_forks = [0]
+
+
+def _forked() -> None:
+    """In a forked child: what is left in the pool is the parent's too."""
+    _forks[0] += 1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
+
+
+def new_event_id() -> str:
+    """A UUIDv7 (RFC 9562): 48 bits of milliseconds, then chance from the operating system."""
+    chance = _pool.take(10).hex()
+    time_ms = f"{time.time_ns() // 1_000_000:012x}"
+    variant = _VARIANT[chance[3]]
+    return f"{time_ms[:8]}-{time_ms[8:]}-7{chance[:3]}-{variant}{chance[4:7]}-{chance[7:19]}"
+
+
+_VARIANT = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
+
+
+def random_hex(digits: int) -> str:
+    """That many random hex digits."""
+    return _pool.take((digits + 1) // 2).hex()[:digits]
+
+
+def random_base32(digits: int) -> str:
+    """That many random digits of Crockford's base 32, lower case."""
+    return "".join("0123456789abcdefghjkmnpqrstvwxyz"[byte & 31] for byte in _pool.take(digits))
+
+
+def new_trace_id() -> str:
+    """A W3C trace id: 32 hex digits."""
+    return random_hex(32)
+
+
+def new_span_id() -> str:
+    """A W3C span id: 16 hex digits."""
+    return random_hex(16)
+
+
+def new_run_id(agent: str) -> str:
+    """`<agent>-<yymmdd>-<6 base32>`; characters that a shell or a file name would mind become `-`."""
+    safe = "".join(c if c.isalnum() or c in "_." else "-" for c in agent).strip("-.") or "run"
+    return f"{safe[:48]}-{datetime.now(UTC):%y%m%d}-{random_base32(6)}"
