@@ -14,14 +14,17 @@ from agentloupe.ports import ambient
 from agentloupe.ports.recording import Recording
 from agentloupe.store.memory import MemoryStore
 from agentloupe.verbs.sessions import RecordOpener
+from agentloupe.words.errors import ReplayRefused
 
 done: list[object] = []
+KEPT: list[Any] = []
 
 
 @pytest.fixture(autouse=True)
 def nothing_done() -> Iterator[None]:
     done.clear()
     yield
+    KEPT.clear()
     done.clear()
 
 
@@ -133,7 +136,19 @@ def recorded(agent: Callable[..., object], *args: object) -> tuple[Recording, ob
     return store.recording(store.runs()[0].id), made
 
 
-PROGRAMS = [whole, returned, early, interleaved, sends, raises, thrown, awhole, aearly, together]
+def kept_open() -> object:
+    KEPT.append(search(3))
+    return next(KEPT[-1])
+
+
+async def broken_off_at_the_end() -> int:
+    async for item in asearch(3):
+        if item == 1:
+            return item
+    return -1
+
+
+PROGRAMS = [whole, returned, early, interleaved, sends, raises, thrown, awhole, aearly, together, kept_open]
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
@@ -148,6 +163,78 @@ def test_the_same_items_come_again_without_the_tool(program: Callable[..., Any])
     report = loupe.replay(recording, program)
     assert report.passed, report.text()
     assert done == []
+
+
+def test_a_generator_that_is_open_when_the_run_ends_was_left_there(caplog: pytest.LogCaptureFixture) -> None:
+    recording, live = recorded(broken_off_at_the_end)
+    assert live == 1
+    (step,) = (step for step in load_steps(recording) if step.kind == "tool")
+    assert step.output == {"yielded": [0, 1], "how": "left_early"}
+    assert "kept out" not in caplog.text
+    report = loupe.replay(recording, broken_off_at_the_end)
+    assert report.passed, report.text()
+
+
+async def abandoned() -> str:
+    item = asyncio.create_task(anext(stuck()))
+    await asyncio.sleep(0)
+    del item
+    return "done"
+
+
+@loupe.tool(effect="read")
+async def stuck() -> AsyncGenerator[int]:
+    await asyncio.sleep(3600)
+    yield 1
+
+
+def test_a_generator_that_is_at_work_when_the_run_ends_is_a_gap() -> None:
+    recording, _ = recorded(abandoned)
+    with pytest.raises(ReplayRefused, match="tool stuck had not ended when the run did"):
+        loupe.replay(recording, abandoned)
+
+
+AS_FAR_AS = [2]
+
+
+def as_far() -> str:
+    """Takes so many of three pages."""
+    for count, _ in enumerate(search(3), 1):
+        if count == AS_FAR_AS[0]:
+            break
+    loupe.state("read", True)
+    return "done"
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "kind"), [(2, 1, "unconsumed"), (2, 3, "extra"), (9, 3, "unconsumed"), (3, 9, "extra")]
+)
+def test_taking_less_or_more_than_was_recorded_is_found(
+    monkeypatch: pytest.MonkeyPatch, then: int, now: int, kind: str
+) -> None:
+    monkeypatch.setitem(globals(), "AS_FAR_AS", [then])
+    recording, _ = recorded(as_far)
+    assert loupe.replay(recording, as_far).passed
+    monkeypatch.setitem(globals(), "AS_FAR_AS", [now])
+    divergence = loupe.replay(recording, as_far).divergence
+    assert divergence is not None
+    assert (divergence.kind, divergence.step) == (kind, 1)
+
+
+def test_taking_less_of_one_that_is_kept_open_is_found_too() -> None:
+    def both() -> None:
+        KEPT.append(search(3))
+        for _ in range(AS_FAR_AS[0]):
+            next(KEPT[-1])
+
+    recording, _ = recorded(both)
+    AS_FAR_AS[:] = [1]
+    try:
+        divergence = loupe.replay(recording, both).divergence
+    finally:
+        AS_FAR_AS[:] = [2]
+    assert divergence is not None
+    assert divergence.kind == "unconsumed"
 
 
 def test_one_call_with_all_its_items() -> None:

@@ -8,6 +8,7 @@ from typing import cast
 from agentloupe.engine.report import DivergenceKind
 from agentloupe.engine.tape import RecordedCall
 from agentloupe.ports import codecs
+from agentloupe.ports.protocols import Reading
 from agentloupe.ports.streams import How, Piece, Played, pieces_of
 from agentloupe.words.canonical import Json
 from agentloupe.words.errors import Corrupt, ReplayMismatch
@@ -30,6 +31,7 @@ class PlayedStreams:
         self._body = body
         self._differs = differs
         self._served: list[tuple[RecordedCall, Played]] = []
+        self._readings: list[Reading] = []
 
     def play(self, recorded: RecordedCall) -> Played:
         """The recorded stream, to be read. Raises `Damaged` where a body of it is lost or is not what a recorder writes."""
@@ -58,12 +60,23 @@ class PlayedStreams:
         text = f"the program left the stream after {count} of {whole} pieces, the recorded one {other}"
         self._differs(recorded, "unconsumed", text)  # not raised: who closes a stream expects no exception
 
+    def items(self, recorded: RecordedCall) -> Reading:
+        """What is told how far the program takes a result that comes item by item."""
+
+        def less(text: str) -> None:
+            self._differs(recorded, "unconsumed", text)  # not raised: who closes a generator expects no exception
+
+        self._readings.append(Reading(lambda text: self._differs(recorded, "extra", text), less))
+        return self._readings[-1]
+
     def ended(self) -> None:
         """The program has ended: streams that it did not read to their end were left by it now. The session's flag tells."""
         for _, played in self._served:
             if not played.over:
                 played.over = True
                 played.left(played.read)
+        for reading in self._readings:
+            reading.ended()
 
 
 def parts_of(recorded: RecordedCall, body: Callable[[str], Json]) -> tuple[Json, list[Piece], BaseException | None]:

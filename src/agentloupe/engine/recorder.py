@@ -172,7 +172,7 @@ class Recorder:
         self._names: dict[str, str] = {}
         self._over = False
         self._detached = False
-        self._going_on: dict[str, Call] = {}
+        self._going_on: dict[str, Perform] = {}
         self._streams: dict[str, Perform] = {}
         self._lock = plain.RLock()
         self._scheduled = schedule is not None and not schedule.closed
@@ -325,7 +325,10 @@ class Recorder:
             self._trouble(fault)
 
     def _leave_streams(self) -> None:
-        """The run ends: whoever still has a stream open has left it."""
+        """The run ends: whoever still has a stream or a generator open has left it."""
+        for perform in list(self._going_on.values()):
+            if perform.left is not None:
+                perform.left()
         for perform in list(self._streams.values()):
             turn = cast("_Turn", perform.token)
             if turn.arriving is not None:
@@ -414,8 +417,9 @@ class Recorder:
         try:
             clean = self._scrubbed(output, "result")
             self._lower_for(unrecordable_in(clean.value), "the run's result")
-            for call in self._going_on.values():
-                if call.effect == "write" or call.kind == "agent" or not self._scheduled:
+            for call in (cast("_Turn", perform.token).call for perform in self._going_on.values()):
+                in_turn = self._scheduled and call.kind != "agent" and "unseen" not in call.attrs
+                if call.effect == "write" or not in_turn:
                     self._covered.lower("limited_replay", f"{call.kind} {call.name} had not ended when the run did")
             self._store_end(status, clean, self._clean_facts({**facts, **self._outside(status)}))
         except Exception as fault:  # noqa: BLE001  # see decide
@@ -490,10 +494,11 @@ class Recorder:
         with self._lock:
             if isinstance(turn, _TurnAgain):
                 self._asked_again(turn, call)
+                self._going_on[turn.place.call_id] = perform
                 return
             entry = self._asked(turn, call) if call.kind == "llm" else self._opened(turn, call, perform)
             turn.recorded = self._book.append(entry, hold=call.effect != "write") if entry.drafts else True
-            self._going_on[turn.place.call_id] = call
+            self._going_on[turn.place.call_id] = perform
             if not turn.recorded and call.effect == "write":
                 self._not_durable(turn, entry)
         self._check_book()
@@ -519,7 +524,6 @@ class Recorder:
         if call.kind == "llm":
             self._watch.requested(call.input)
         turn.key, turn.recorded = key_of(call.kind, call.name, call.input), True
-        self._going_on[turn.place.call_id] = call
 
     def _forked(self, lane: str) -> None:
         """The first call of a task or thread says that there is one; those that make no call cost nothing."""

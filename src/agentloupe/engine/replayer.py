@@ -475,7 +475,7 @@ class Replayer:
             if isinstance(value, BaseException) and call.cheap:
                 wrong = Corrupt("a read that gave an exception and is not marked as failed", reason="status")
                 self._halt_damaged(wrong, recorded)
-            return Serve(value)
+            return Serve(value, reading=self._streams.items(recorded) if "unseen" in call.attrs else None)
         if not isinstance(value, BaseException):
             self._halt_damaged(Corrupt("a failed call whose outcome is no exception", reason="no_exception"), recorded)
         return Serve(error=value)

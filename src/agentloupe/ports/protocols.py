@@ -34,6 +34,7 @@ __all__ = [
     "Opening",
     "Perform",
     "Provider",
+    "Reading",
     "RunWriter",
     "Serve",
     "Session",
@@ -61,6 +62,7 @@ class Serve:
         call_id: the recorded call whose turn it waits for; `None`: it is handed over at once.
         cancels: how often the program cancelled it while it was performed. Then its end has its turn all the same.
         handed: called when it is handed over, or with `True` when the program has cancelled it before.
+        reading: of a result that the program takes item by item.
     """
 
     value: object = None
@@ -68,6 +70,22 @@ class Serve:
     call_id: str | None = None
     cancels: int = 0
     handed: Callable[[bool], None] | None = None
+    reading: Reading | None = None
+
+
+@dataclass(slots=True)
+class Reading:
+    """How far a program takes a recorded result that comes item by item.
+
+    Attributes:
+        further: it takes more than was recorded, as the text says. Returns the signal that stops it.
+        less: it takes less. Does not raise.
+        ended: is called when the program has ended; set by the driver.
+    """
+
+    further: Callable[[str], BaseException]
+    less: Callable[[str], None]
+    ended: Callable[[], None] = lambda: None
 
 
 @dataclass(slots=True)
@@ -80,12 +98,14 @@ class Perform:
             may return an awaitable when the call is async.
         facts: structural facts gathered while performing, see `Note`.
         ended: when the real thing was done (milliseconds of `ambient.monotonic_ms`); set by the driver.
+        left: ends a result that comes item by item, where it is not at its end when the run is; set by the driver.
     """
 
     token: object = None
     instead: Callable[[], object] | None = None
     facts: dict[str, Json] = field(default_factory=dict[str, Json])
     ended: float | None = None
+    left: Callable[[], None] | None = None
 
 
 class Boundary(Protocol):

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
 
 from agentloupe.ports import ambient, codecs
-from agentloupe.ports.protocols import Boundary, Perform, Serve, Session
+from agentloupe.ports.protocols import Boundary, Perform, Reading, Serve, Session
 from agentloupe.ports.surroundings import Surroundings, entered, here, left
 from agentloupe.words.call import Call
 from agentloupe.words.jsontext import Json
@@ -75,9 +75,14 @@ def back(stored: Json) -> Yielded:
 
 
 class _Place:
-    """Where the body of a generator stands: each of its steps is done there, whoever asks for it, in whatever task."""
+    """Where the body of a generator stands: each of its steps is done there, whoever asks for it, in whatever task.
+
+    Attributes:
+        busy: it is at a step now.
+    """
 
     def __init__(self, there: Surroundings | None) -> None:
+        self.busy = False
         self._there = there
 
     @contextmanager
@@ -86,9 +91,11 @@ class _Place:
             yield
             return
         token = entered(replace(self._there, home=None))
+        self.busy = True
         try:
             yield
         finally:
+            self.busy = False
             left(token)
 
 
@@ -219,29 +226,37 @@ def _open_tool(
     made = request()
     decision = boundary.decide(made)
     if isinstance(decision, Serve):
-        return _Opened(shape(_again(boundary, made, _given(decision))))
+        return _Opened(shape(_again(boundary, made, _given(decision), decision.reading)))
     with ambient.performed(decision, made.kind):
         place = _Place(here())
         if decision.instead is None:
-            return _Opened(start(), place, _ToolEnding(boundary, made, decision))
+            return _Opened(start(), place, _ToolEnding(boundary, made, decision, place))
     return _Opened(shape(_instead(boundary, made, decision)))
 
 
 class _ToolEnding(_Ending):
     """Tells the boundary of a tool's items when the last has come."""
 
-    def __init__(self, boundary: Boundary, request: Call, perform: Perform) -> None:
+    def __init__(self, boundary: Boundary, request: Call, perform: Perform, place: _Place) -> None:
         self._boundary = boundary
+        self._place = place
         self._request = request
         self._perform = perform
         self._seen = Yielded()
         self._over = False
+        perform.left = self._left
 
     def came(self, item: object) -> None:
         self._seen.items.append(codecs.encode(item).wire)
 
     def sent(self, value: object) -> None:
-        _say_sent(self._request, value)
+        if not self._over:
+            _say_sent(self._request, value)
+
+    def _left(self) -> None:
+        """The run ends. Of a step that is not done nobody knows what it will give."""
+        if not self._place.busy:
+            self.ended("left_early")
 
     def ended(self, how: How, returned: object = None, error: BaseException | None = None) -> None:
         if self._over:
@@ -293,23 +308,56 @@ def _instead(boundary: Boundary, request: Call, decision: Perform) -> Generator[
     return (yield from _again(boundary, request, back(wire(boundary.finished(decision, value)))))
 
 
-def _again(boundary: Boundary, request: Call, recorded: Yielded) -> Generator[Any, Any, Any]:
-    """The recorded items. Asking for more than there are is a call that was not recorded."""
+def _again(
+    boundary: Boundary, request: Call, recorded: Yielded, reading: Reading | None = None
+) -> Generator[Any, Any, Any]:
+    """The recorded items, as many as the program took then. Asking for more is a call that was not recorded."""
+    taken = _Taken(recorded, reading)
     for item in recorded.items:
+        taken.count += 1
         try:
             value = yield codecs.decode(item)
         except GeneratorExit:
+            taken.left()
             raise
         except BaseException as error:  # noqa: BLE001  # it was thrown into the tool, whose answer was recorded
             value = error
+        if taken.over:
+            break  # the run is; nobody compares what happens to what it left
         if value is not None:
             _say_sent(request, value)
+    if recorded.how == "left_early" and not taken.over:
+        if reading is not None:
+            raise reading.further(f"the program reads on after {taken.count} items, where the recorded one had left")
+        boundary.decide(replace(request, input={"item": len(recorded.items), "of": request.input}))
+    taken.over = True
     if recorded.how == "raised":
         error = codecs.decode(recorded.error)
         raise error if isinstance(error, BaseException) else RuntimeError(str(error))
-    if recorded.how == "left_early":
-        boundary.decide(replace(request, input={"item": len(recorded.items), "of": request.input}))
     return codecs.decode(recorded.returned)
+
+
+class _Taken:
+    """How many of the recorded items the program took."""
+
+    def __init__(self, recorded: Yielded, reading: Reading | None) -> None:
+        self.count = 0
+        self.over = False
+        self._recorded = recorded
+        self._reading = reading
+        if reading is not None:
+            reading.ended = self.left
+
+    def left(self) -> None:
+        """The program takes no more: as recorded, or not."""
+        if self.over:
+            return
+        self.over = True
+        how, whole = self._recorded.how, len(self._recorded.items)
+        if self._reading is None or (how == "left_early" and self.count == whole):
+            return
+        other = "left later" if how == "left_early" else "went on to the end"
+        self._reading.less(f"the program left after {self.count} of {whole} items, the recorded one {other}")
 
 
 # --- agents -----------------------------------------------------------------------------------------------------------
@@ -341,7 +389,8 @@ def open_span(request: Call, start: Callable[[], Any]) -> _Opened:
     decision = boundary.decide(request)
     assert isinstance(decision, Perform), "a nested agent is run again, never served"
     with ambient.performed(decision, request.kind):
-        return _Opened(start(), _Place(here()), _ToolEnding(boundary, request, decision))
+        place = _Place(here())
+        return _Opened(start(), place, _ToolEnding(boundary, request, decision, place))
 
 
 class _AgentEnding(_Ending):
