@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
 from agentloupe.ports import ambient
 from agentloupe.ports.protocols import Store
+from agentloupe.ports.schedule.core import Mode
 from agentloupe.ports.settings import Settings
 from agentloupe.providers.chat import request_facts, response_facts
 from agentloupe.providers.loopback import completion
@@ -199,9 +203,19 @@ def opened(store: Store) -> RecordSession:
     return session
 
 
-def recorded(store: Store, agent: Callable[..., object], *args: Any, **kwargs: Any) -> str:
+def recorded(store: Store, agent: Callable[..., object], *args: Any, schedule: Mode = "exact", **kwargs: Any) -> str:
     """Records an agent; the id of its run."""
-    opener = RecordOpener(store, settings=settings_in(store), argv=["bench"])
+    settings = replace(settings_in(store), schedule=schedule)
+    opener = RecordOpener(store, settings=settings, argv=["bench"])
     with ambient.outside(), ambient.opening_with(opener):
-        as_agent(agent)(*args, **kwargs)
+        ran(as_agent(agent)(*args, **kwargs))
     return opener.sessions[0].run_id
+
+
+def ran(result: Any) -> Any:
+    """What an agent gives, of one that is asynchronous what it gives in the end."""
+    return asyncio.run(_whole(result)) if inspect.isawaitable(result) else result
+
+
+async def _whole(awaitable: Awaitable[object]) -> object:
+    return await awaitable

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
 from agentloupe.store import open_url
 from agentloupe.store.sqlite import SqliteStore
+from bench.aside import Aside
+from bench.peers import Absent
 
-T = TypeVar("T")
+_QUICK = 0.1
 
 
 @dataclass(slots=True)
@@ -28,8 +31,7 @@ class Context:
     scale: float = 1.0
     rounds: int = 7
     say: Callable[[str], None] = lambda _: None
-    _made: dict[str, object] = field(default_factory=dict[str, object])
-    _stores: list[SqliteStore] = field(default_factory=list[SqliteStore])
+    _open: ExitStack = field(default_factory=ExitStack)
 
     def size(self, whole: int, least: int = 10) -> int:
         """A size under the scale."""
@@ -43,16 +45,27 @@ class Context:
         """A new, empty store in a file of its own."""
         store = open_url(self.path(name).with_suffix(".db"))
         assert isinstance(store, SqliteStore), "a path is a SQLite store"
-        self._stores.append(store)
+        self._open.callback(store.close)
         return store
 
-    def once(self, name: str, make: Callable[[], T]) -> T:
-        """Something that several rows look at, made when it is first asked for."""
-        if name not in self._made:
-            self._made[name] = make()
-        return self._made[name]  # type: ignore[return-value]  # what `make` of this name gave
+    def turns(self, least: int = 0) -> int:
+        """How many batches each subject gets where so many are wanted at least; a look with small sizes gets its rounds."""
+        return max(self.rounds, least) if self.scale >= _QUICK else self.rounds
+
+    @property
+    def few(self) -> int:
+        """How many batches each subject gets where one takes long."""
+        return max(3, self.rounds // 2) if self.scale >= _QUICK else self.rounds
+
+    def aside(self, what: str, *args: Any) -> Aside | None:
+        """A subject in a process of its own, see `Aside`; `None` where what it needs is not installed."""
+        try:
+            made = Aside(what, *args)
+        except Absent:
+            return None
+        self._open.callback(made.close)
+        return made
 
     def close(self) -> None:
-        """Closes all stores."""
-        while self._stores:
-            self._stores.pop().close()
+        """Closes all stores, and ends what was measured aside."""
+        self._open.close()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -11,10 +11,10 @@ Better = Literal["less", "more"]
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """The same work done by something else, or by the bare machine, in the same run."""
+    """The same work done by something else, or by the bare machine, in the same run; without a value it is not installed."""
 
     name: str
-    value: float
+    value: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,3 +91,19 @@ class Found:
 
     figures: list[Figure] = field(default_factory=list[Figure])
     curves: list[Curve] = field(default_factory=list[Curve])
+
+    def as_json(self) -> dict[str, Any]:
+        """For `found_of`."""
+        return {"figures": [one.as_json() for one in self.figures], "curves": [one.as_json() for one in self.curves]}
+
+
+def found_of(results: Mapping[str, Any]) -> Found:
+    """What was found, from its JSON."""
+    return Found([figure_of(one) for one in results["figures"]], [Curve(**one) for one in results["curves"]])
+
+
+def figure_of(one: Mapping[str, Any]) -> Figure:
+    """A figure from its JSON."""
+    known: dict[str, Any] = {name: value for name, value in one.items() if name in Figure.__dataclass_fields__}
+    known["peers"] = tuple(Peer(**peer) for peer in one["peers"])
+    return Figure(**known)

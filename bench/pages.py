@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from bench.drawing import curves_as_svg
-from bench.figures import Figure, Peer
+from bench.figures import Figure, figure_of
 from bench.rows import NAMES, TITLES
-from bench.runner import bound, number
+from bench.runner import NOT_INSTALLED, bound, number
 
 _ABOUT = Path(__file__).resolve().parent / "about.md"
 _PAGE, _PICTURE = "performance.md", "growth.svg"
@@ -18,13 +18,7 @@ _PAGE, _PICTURE = "performance.md", "growth.svg"
 
 def figures_of(found: Mapping[str, Any]) -> list[Figure]:
     """The figures in results."""
-    return [_figure(one) for one in found["figures"]]
-
-
-def _figure(one: Mapping[str, Any]) -> Figure:
-    known: dict[str, Any] = {name: value for name, value in one.items() if name in Figure.__dataclass_fields__}
-    known["peers"] = tuple(Peer(**peer) for peer in one["peers"])
-    return Figure(**known)
+    return [figure_of(one) for one in found["figures"]]
 
 
 def table(found: Mapping[str, Any]) -> str:
@@ -115,6 +109,9 @@ def _head(found: Mapping[str, Any]) -> Iterator[str]:
         yield f"The rows come from {found['runs']} runs, each row whole from the last one that measured it."
         yield ""
     yield f"{met} of {len(with_target)} targets are met as measured, {at_pace} more at that pace."
+    for name, why in found.get("failures", {}).items():
+        yield ""
+        yield f"**Not measured:** {TITLES[name]}: {why}."
 
 
 def _section(name: str, figures: Sequence[Figure]) -> Iterator[str]:
@@ -141,7 +138,8 @@ def _section(name: str, figures: Sequence[Figure]) -> Iterator[str]:
         )
         yield f"| {' | '.join(cells)} |".replace("  ", " ")
         for peer in figure.peers:
-            yield f"| &emsp;beside: {peer.name} | | {number(peer.value)} {figure.unit} | | | | |".replace("  ", " ")
+            measured = NOT_INSTALLED if peer.value is None else f"{number(peer.value)} {figure.unit}"
+            yield f"| &emsp;beside: {peer.name} | | {measured} | | | | |".replace("  ", " ")
     notes = [f"{figure.name}: {figure.note}" for figure in figures if figure.note]
     if notes:
         yield ""

@@ -1,38 +1,21 @@
-"""Runs rows one after another, shows what they come to, and gathers it."""
+"""Runs rows one after another, each in a process of its own, shows what they come to, and gathers it."""
 
 from __future__ import annotations
 
-import importlib
 import os
 import platform
-import shutil
 import sqlite3
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any
 
-from bench.context import Context
-from bench.figures import Curve, Figure, Found
+from bench.apart import Failed, Row, measured_apart
+from bench.figures import Curve, Figure
 from bench.rows import NAMES, TITLES
-from bench.timing import PACE, pace_since
 
 Say = Callable[[str], None]
-_PACED = frozenset({"us", "ms", "1/s"})
-
-
-class _Row(Protocol):
-    def measure(self, context: Context) -> Found: ...
-
-
-def row(name: str) -> _Row:
-    """The module of a row. Raises `KeyError` for one that there is not."""
-    if name not in NAMES:
-        raise KeyError(name)
-    return cast("_Row", importlib.import_module(f"bench.rows.{name}"))
+NOT_INSTALLED = "not installed"
 
 
 def run(
@@ -42,43 +25,47 @@ def run(
     rounds: int = 7,
     say: Say | None = None,
     keep: Callable[[dict[str, Any]], None] = lambda _: None,
+    measured: Row = measured_apart,
 ) -> dict[str, Any]:
-    """Measures rows; the results as JSON. Everything that is made on the way is removed again.
+    """Measures rows; the results as JSON.
 
-    `keep` gets what there is after each row, so that a run that is stopped has not been for nothing.
+    `keep` gets what there is after each row, so that a run that is stopped has not been for nothing. A row that fails
+    is told and does not stop the others. `measured`: how one is measured.
     """
     say = say or _to_stderr
-    folder = Path(tempfile.mkdtemp(prefix="loupe-bench-"))
-    context = Context(folder, scale=scale, rounds=rounds, say=lambda text: say(f"  ... {text}"))
     figures: list[Figure] = []
     curves: list[Curve] = []
-    try:
-        rows = {name: row(name) for name in names}  # loaded at once: the code may be edited meanwhile
-        for name, measured in rows.items():
-            say(TITLES[name])
-            began, first = time.perf_counter(), len(PACE)
-            found = measured.measure(context)
-            pace = pace_since(first)
-            mine = [replace(f, pace=pace) if f.unit in _PACED and f.paces else f for f in found.figures]
-            for figure in mine:
+    failures: dict[str, str] = {}
+    began_all = time.perf_counter()
+    for name in names:
+        say(TITLES[name])
+        began = time.perf_counter()
+        try:
+            found = measured(name, scale, rounds)
+        except Failed as failed:
+            failures[name] = str(failed)
+            say(f"  FAILED: {failed}")
+        else:
+            for figure in found.figures:
                 say(f"  {line(figure)}")
-            say(f"  ({time.perf_counter() - began:.0f} s)")
-            figures += mine
+            figures += found.figures
             curves += found.curves
-            keep(_results(scale, rounds, figures, curves))
-    finally:
-        context.close()
-        shutil.rmtree(folder, ignore_errors=True)
-    return _results(scale, rounds, figures, curves)
+        say(f"  ({time.perf_counter() - began:.0f} s)")
+        keep(_results(scale, rounds, figures, curves, failures))
+    say(f"all in {time.perf_counter() - began_all:.0f} s")
+    return _results(scale, rounds, figures, curves, failures)
 
 
-def _results(scale: float, rounds: int, figures: Sequence[Figure], curves: Sequence[Curve]) -> dict[str, Any]:
+def _results(
+    scale: float, rounds: int, figures: Sequence[Figure], curves: Sequence[Curve], failures: Mapping[str, str]
+) -> dict[str, Any]:
     return {
         "machine": machine(),
         "scale": scale,
         "rounds": rounds,
         "figures": [figure.as_json() for figure in figures],
         "curves": [curve.as_json() for curve in curves],
+        "failures": dict(failures),
     }
 
 
@@ -106,7 +93,7 @@ def line(figure: Figure) -> str:
         word = "ok" if figure.ok else "MISSED"
         told += f"  (target {bound(figure)}, {number(figure.ratio or 0)} x, at reference pace {number(figure.paced or 0)} x)  {word}"
     for peer in figure.peers:
-        told += f"\n      {peer.name}: {number(peer.value)}"
+        told += f"\n      {peer.name}: {NOT_INSTALLED if peer.value is None else number(peer.value)}"
     return told
 
 

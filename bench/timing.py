@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
+from bench.aside import Aside
+
 Batch = Callable[[], int]
 """Does some work, and says how many operations it was."""
 
@@ -24,11 +26,13 @@ class Sample:
         least: of the batches, by the clock that was chosen.
         median: of the batches, by the same clock.
         wall: median of the batches by the wall clock.
+        cpu: least of the batches by processor time.
     """
 
     least: float
     median: float
     wall: float
+    cpu: float
 
     @property
     def us(self) -> float:
@@ -72,26 +76,37 @@ def timed(batch: Batch, clock: Callable[[], float] = time.process_time) -> tuple
     return (clock() - began) / count, (time.perf_counter() - began_wall) / count
 
 
+def _once(batch: Batch | Aside, clock: Callable[[], float]) -> tuple[float, float]:
+    return batch.timed() if isinstance(batch, Aside) else timed(batch, clock)
+
+
 def sample(batch: Batch, rounds: int, *, waits: bool = False) -> Sample:
     """One subject. `waits`: by the wall clock."""
     return by_turns({"": batch}, rounds, waits=[""] if waits else ())[""]
 
 
 def by_turns(
-    batches: Mapping[str, Batch], rounds: int, *, waits: Collection[str] = (), alone: Collection[str] = ()
+    batches: Mapping[str, Batch | Aside | None],
+    rounds: int,
+    *,
+    waits: Collection[str] = (),
+    alone: Collection[str] = (),
 ) -> dict[str, Sample]:
     """Several subjects, a batch of each in every round, so that all of them meet the same disturbances.
 
     Those named in `waits` are told by the wall clock, those in `alone` by the processor time of the calling thread.
+    Those that are `None` (a peer that is not installed) are left out.
     """
-    times: dict[str, list[tuple[float, float]]] = {name: [] for name in batches}
+    there = {name: batch for name, batch in batches.items() if batch is not None}
+    times: dict[str, list[tuple[float, float]]] = {name: [] for name in there}
     for _ in range(rounds):
         PACE.append(timed(_sdk_calls)[0])
-        for name, batch in batches.items():
-            times[name].append(timed(batch, time.thread_time if name in alone else time.process_time))
+        for name, batch in there.items():
+            times[name].append(_once(batch, time.thread_time if name in alone else time.process_time))
     return {name: _sampled(taken, name in waits) for name, taken in times.items()}
 
 
 def _sampled(taken: list[tuple[float, float]], waits: bool) -> Sample:
     chosen = [wall if waits else cpu for cpu, wall in taken]
-    return Sample(min(chosen), statistics.median(chosen), statistics.median(wall for _, wall in taken))
+    walls = [wall for _, wall in taken]
+    return Sample(min(chosen), statistics.median(chosen), statistics.median(walls), min(cpu for cpu, _ in taken))

@@ -65,7 +65,7 @@ def measure(context: Context) -> Found:
             "row": committing(context, "FULL", 1, 20),
             "hundred": committing(context, "FULL", 100, 5),
         },
-        max(context.rounds, 10),
+        context.turns(10),
         waits=["single", "fsync", "row"],
     )
     grouped, single, sync = taken["grouped"], taken["single"], taken["fsync"]

@@ -18,8 +18,8 @@ def measure(context: Context) -> Found:
     found = Found()
     store = context.store("clients")
     with clients.server() as url:
-        for talk in (clients.short(context.size(100, 40)), clients.growing(40)):
-            taken = by_turns(_batches(context, store, url, talk), max(3, context.rounds // 2))
+        for talk in (clients.short(context.size(100, 4)), clients.growing(context.size(40, 4))):
+            taken = by_turns(_batches(context, store, url, talk), context.few)
             _tell(found, talk, taken)
     return found
 

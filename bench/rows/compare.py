@@ -37,7 +37,7 @@ def measure(context: Context) -> Found:
         assert isinstance(found, Comparison)
         return 1
 
-    taken = by_turns({"same": lambda: beside(same), "other": lambda: beside(other)}, max(3, context.rounds // 2))
+    taken = by_turns({"same": lambda: beside(same), "other": lambda: beside(other)}, context.few)
     found = Found()
     for name, what in (("same", "beside its repetition"), ("other", "beside a run that parts and makes detours")):
         figure = Figure(

@@ -49,7 +49,7 @@ def measure(context: Context) -> Found:
     after = store.size()
     for batch in batches.values():
         batch()  # modules that only forks need are loaded
-    taken = by_turns(batches, max(context.rounds, 10))
+    taken = by_turns(batches, context.turns(10))
     found = Found()
     for name, target, what in (
         ("id", 5.0, "to the new run's id"),

@@ -26,7 +26,7 @@ def _asks(calls: int) -> int:
 
 def measure(context: Context) -> Found:
     """Every operation at every size; the largest only once or twice."""
-    sizes = SIZES if context.scale >= 1 else SIZES[:3] if context.scale >= 0.1 else SIZES[:2]
+    sizes = SIZES if context.scale >= 1 else SIZES[:3] if context.scale >= 0.1 else (20, 60)
     taken: dict[str, list[Sample]] = {"recording": [], "opening": [], "replay": [], "headers": []}
     store = context.store("growth")
     for size in sizes:

@@ -32,13 +32,13 @@ def _loaded(code: str) -> list[str]:
 def measure(context: Context) -> Found:
     """The least of several starts. `importtime` itself costs a little for each module."""
     found = Found()
-    rounds = max(context.rounds, 7)
+    rounds = context.turns(7)
     for name, code, target in (
         ("the package", "import agentloupe", 50.0),
         ("every verb, also those that load when they are used", _USE, None),
     ):
         times = sorted(_seconds(code) for _ in range(rounds))
-        one = Sample(times[0], times[len(times) // 2], times[-1])
+        one = Sample(times[0], times[len(times) // 2], times[-1], times[0])
         heavy = _loaded(code)
         figure = Figure(
             row="imports",

@@ -105,7 +105,7 @@ def measure(context: Context) -> Found:
             "SQLite commits of one row (WAL, FULL)": committing(context, "FULL", 1, 20),
             "SQLite commits of 100 rows (WAL, FULL)": committing(context, "FULL", 100, 5),
         },
-        max(context.rounds, 10),
+        context.turns(10),
         waits=_ON_THE_DISK,
     )
     for name, one in disk.items():

@@ -19,6 +19,7 @@ from bench.timing import Batch, Sample, by_turns
 
 _TARGET_MS = 0.20
 _BATCH = 40
+_WITH_FSYNC = 20
 
 
 class _Full:
@@ -47,7 +48,7 @@ def _asked(count: int, series: Iterator[int]) -> list[tuple[dict[str, Any], dict
     return [(request, answer(512, seed + i)) for i, request in enumerate(conversations(count, seed=seed))]
 
 
-def _engine(session: RecordSession, count: int = _BATCH) -> Batch:
+def _engine(session: RecordSession, count: int) -> Batch:
     """Model calls that take no time themselves, so what they take is what recording adds."""
     series = iter(range(10**9))
 
@@ -86,15 +87,16 @@ def _alone(context: Context, found: Found) -> None:
     committed, full = opened(context.store("committed")), opened(context.store("full"))
     book = full.recorder._book  # the one place where durability can be raised for a measurement
     book.writer = _Full(book.writer)
+    count = context.size(_BATCH, 4)
     taken = by_turns(
         {
-            "committed": _engine(committed),
-            "full": _engine(full, 20),
-            "floor": _making(_BATCH),
-            "full floor": _making(20),
-            "fsync": syncing(context, 20),
+            "committed": _engine(committed, count),
+            "full": _engine(full, _WITH_FSYNC),
+            "floor": _making(count),
+            "full floor": _making(_WITH_FSYNC),
+            "fsync": syncing(context, _WITH_FSYNC),
         },
-        max(context.rounds, 10),
+        context.turns(10),
         waits=["full", "full floor", "fsync"],
     )
     sync = taken["fsync"]
@@ -130,25 +132,26 @@ def _alone(context: Context, found: Found) -> None:
 
 def _through_the_client(context: Context, found: Found) -> None:
     session = opened(context.store("client"))
+    count = context.size(_BATCH, 4)
     with clients.server() as url:
         for kind in (clients.short, clients.growing):
             bare, ours, theirs = clients.bare(url), clients.wrapped(url), clients.bare(url)
             series = iter(range(1000, 10**9, 1000))
 
             def recorded(kind: Callable[..., Talk] = kind, ours: Any = ours, series: Iterator[int] = series) -> int:
-                talk = kind(_BATCH, next(series))
+                talk = kind(count, next(series))
                 with ambient.inside(session.boundary):
-                    count = talk.by(ours)
+                    asked = talk.by(ours)
                 session.recorder._book.check()
-                return count
+                return asked
 
             batches: dict[str, Batch] = {
-                "bare": lambda kind=kind, bare=bare, series=series: kind(_BATCH, next(series)).by(bare),
+                "bare": lambda kind=kind, bare=bare, series=series: kind(count, next(series)).by(bare),
                 "loupe": recorded,
             }
             for name, match in (("vcrpy", clients.URL), ("vcrpy+body", clients.BODY)):
                 batches[name] = lambda kind=kind, theirs=theirs, series=series, match=match: clients.vcr_recording(
-                    context.path("cassette"), theirs, kind(_BATCH, next(series)), match
+                    context.path("cassette"), theirs, kind(count, next(series)), match
                 )
             _told(found, kind(1).name, by_turns(batches, context.rounds))
     session.finished(None)

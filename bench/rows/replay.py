@@ -47,7 +47,7 @@ def measure(context: Context) -> Found:
     batches: dict[str, Batch] = {}
     for size in sizes:
         run = recorded(store, plain_calls, size)
-        batches[f"plain {size}"] = replaying(tape_of(store.recording(run)), plain_calls, size)
+        batches[f"plain {size}"] = replaying(tape_of(store.recording(run)), plain_calls, size, context.size(1000, 100))
     run = recorded(store, tool_calls, sizes[-1])
     tools = store.recording(run)
     batches["tool"] = replaying(tape_of(tools), tool_calls, sizes[-1])

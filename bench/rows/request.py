@@ -13,14 +13,10 @@ _MESSAGES = 500
 
 
 def long_run(context: Context) -> tuple[SqliteStore, str]:
-    """A run of 10,000 steps whose last conversation has 500 messages; made once."""
-
-    def make() -> tuple[SqliteStore, str]:
-        context.say("recording a run of 10,000 steps")
-        store = context.store("long")
-        return store, recorded(store, model_and_tool, context.size(STEPS, 600), new=400, last=_MESSAGES)
-
-    return context.once("long", make)
+    """A run of 10,000 steps whose last conversation has 500 messages."""
+    context.say("recording a run of 10,000 steps")
+    store = context.store("long")
+    return store, recorded(store, model_and_tool, context.size(STEPS, 600), new=400, last=_MESSAGES)
 
 
 def measure(context: Context) -> Found:
@@ -46,7 +42,7 @@ def measure(context: Context) -> Found:
 
         batches[name] = rebuilt
         sizes[name] = len(messages)
-    taken = by_turns(batches, max(context.rounds, 10))
+    taken = by_turns(batches, context.turns(10))
     found = Found()
     for name, one in taken.items():
         found.figures.append(

@@ -10,7 +10,7 @@ from bench.context import Context
 from bench.figures import Figure, Found
 from bench.timing import Batch, by_turns
 
-SIZES = (100, 1000)
+_SIZES = (100, 1000)
 _TARGET_MS = 1000.0
 
 
@@ -37,14 +37,15 @@ def _resuming(run: str, stores: list[SqliteStore]) -> Batch:
 
 def measure(context: Context) -> Found:
     """The whole of it: taken over, verified, driven again, ended."""
-    rounds = max(3, context.rounds // 2)
+    rounds = context.few
+    sizes = [context.size(size, size // 10) for size in _SIZES]
     batches: dict[str, Batch] = {}
-    for steps in SIZES:
-        batches[str(steps)] = _resuming(*_interrupted(context, steps, rounds + 2))
+    for steps in sizes:
+        batches[str(steps)] = _resuming(*_interrupted(context, steps, rounds + 1))
         batches[str(steps)]()  # modules that only this needs are loaded
     taken = by_turns(batches, rounds)
     found = Found()
-    for steps in SIZES:
+    for steps in sizes:
         one = taken[str(steps)]
         found.figures.append(
             Figure(
@@ -53,17 +54,17 @@ def measure(context: Context) -> Found:
                 unit="ms",
                 measured=one.ms,
                 median=one.median * 1e3,
-                target=_TARGET_MS if steps == SIZES[-1] else None,
+                target=_TARGET_MS if steps == sizes[-1] else None,
             )
         )
-    first, last = taken[str(SIZES[0])], taken[str(SIZES[-1])]
+    first, last = taken[str(sizes[0])], taken[str(sizes[-1])]
     found.figures.append(
         Figure(
             row="resume",
-            name=f"time of a step, {SIZES[-1]:,} steps beside {SIZES[0]:,}",
+            name=f"time of a step, {sizes[-1]:,} steps beside {sizes[0]:,}",
             unit="x",
-            measured=last.least / first.least / (SIZES[-1] / SIZES[0]),
-            median=last.median / first.median / (SIZES[-1] / SIZES[0]),
+            measured=last.least / first.least / (sizes[-1] / sizes[0]),
+            median=last.median / first.median / (sizes[-1] / sizes[0]),
             target=1.5,
         )
     )

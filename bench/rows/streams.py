@@ -74,7 +74,7 @@ def _first_chunk(
         "loupe": lambda: recorded(once(ours, "loupe")),
         "vcrpy": lambda: by_vcrpy(once(theirs, "vcrpy")),
     }
-    by_turns(batches, max(5, context.rounds))
+    by_turns(batches, context.turns(5))
     least = {name: min(times) for name, times in waited.items()}
     middle = {name: sorted(times)[len(times) // 2] for name, times in waited.items()}
     found.figures.append(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import cli, pages, runner
+from bench import apart, cli, pages, runner
 from bench.drawing import curves_as_svg
 from bench.figures import Curve, Figure, Found, Peer
 from bench.rows import NAMES, TITLES
@@ -16,11 +16,13 @@ from bench.rows import NAMES, TITLES
 def test_every_row_has_a_title_and_a_module_that_measures() -> None:
     assert set(TITLES) == set(NAMES)
     for name in NAMES:
-        assert callable(runner.row(name).measure)
+        assert callable(apart.row(name).measure)
 
 
-def test_a_row_is_measured_and_everything_it_made_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner.tempfile, "tempdir", str(tmp_path))
+def test_a_row_is_measured_in_a_process_of_its_own_and_what_it_made_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(apart.tempfile, "tempdir", str(tmp_path))
     said: list[str] = []
     found = runner.run(["space"], scale=0.01, rounds=1, say=said.append)
     assert list(tmp_path.iterdir()) == []
@@ -31,6 +33,37 @@ def test_a_row_is_measured_and_everything_it_made_is_removed(tmp_path: Path, mon
     assert any("the whole file" in line for line in said)
     assert pages.figures_of(json.loads(json.dumps(found))) == figures
     assert str(tmp_path) not in json.dumps(found)
+
+
+def test_a_row_that_takes_too_long_is_ended_with_all_it_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(apart.tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(apart.Failed, match="stopped after 0 s"):
+        apart.measured_apart("space", 1.0, 1, limit_s=0.01)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_row_that_fails_is_told_and_does_not_stop_the_others(tmp_path: Path) -> None:
+    def measured(name: str, scale: float, rounds: int) -> Found:
+        if name == "space":
+            raise apart.Failed("its process ended with code 1")
+        return Found([Figure(row=name, name="x", unit="ms", measured=1.0, target=2.0)])
+
+    said: list[str] = []
+    found = runner.run(["space", "fork"], say=said.append, measured=measured)
+    assert found["failures"] == {"space": "its process ended with code 1"}
+    assert [figure.row for figure in pages.figures_of(found)] == ["fork"]
+    assert any("FAILED: its process" in line for line in said)
+    page, *_ = pages.write({**results(), "failures": found["failures"]}, tmp_path)
+    assert f"**Not measured:** {TITLES['space']}: its process ended with code 1." in page.read_text("utf-8")
+
+
+def test_a_peer_that_is_not_installed_is_a_line_that_says_so(tmp_path: Path) -> None:
+    figure = Figure(row="fork", name="x", unit="ms", measured=1.0, peers=(Peer("somebody", None),), pace=1.0)
+    assert "somebody: not installed" in runner.line(figure)
+    page, *_ = pages.write({**results(), "figures": [figure.as_json()]}, tmp_path)
+    assert "somebody | | not installed |" in page.read_text("utf-8")
 
 
 @pytest.mark.parametrize(
@@ -59,6 +92,7 @@ def results() -> dict[str, object]:
         "rounds": 1,
         "figures": [figure.as_json() for figure in figures],
         "curves": [curve.as_json() for curve in curves],
+        "failures": {},
     }
 
 
@@ -84,15 +118,14 @@ def test_the_command_measures_what_is_asked_for(
 ) -> None:
     asked: list[object] = []
 
-    class Row:
-        def measure(self, context: object) -> Found:
-            asked.append(context)
-            return Found([Figure(row="fork", name="whole", unit="ms", measured=5.0, target=10.0)])
+    def measured(name: str, scale: float, rounds: int) -> Found:
+        asked.append((name, scale, rounds))
+        return Found([Figure(row="fork", name="whole", unit="ms", measured=5.0, target=10.0)])
 
-    monkeypatch.setattr(runner, "row", lambda _: Row())
+    monkeypatch.setattr(cli, "measured_apart", measured)
     monkeypatch.setattr(cli, "_LATEST", tmp_path / "results" / "latest.json")
     assert cli.main(["--quick", "--rows", "fork", "--json", str(tmp_path / "f.json")]) == 0
-    assert len(asked) == 1
+    assert asked == [("fork", 0.1, 3)]
     assert json.loads((tmp_path / "f.json").read_text())["figures"][0]["ok"] is True
     assert (tmp_path / "results" / "latest.json").exists()
     assert "whole" in capsys.readouterr().out

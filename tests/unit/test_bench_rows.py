@@ -1,0 +1,24 @@
+"""Every row of the measurements can be measured: once, with its smallest sizes. No timings are judged here."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from bench import apart
+from bench.rows import NAMES
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("name", NAMES)
+def test_a_row_is_measured(name: str) -> None:
+    found = apart.measured_here(name, 0.01, 1)
+    assert found.figures
+    for figure in found.figures:
+        assert figure.row == name
+        assert math.isfinite(figure.measured), figure.name
+        assert all(peer.value is None or math.isfinite(peer.value) for peer in figure.peers), figure.name
+    for curve in found.curves:
+        assert len(curve.sizes) == len(curve.values) > 1
