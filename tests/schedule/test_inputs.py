@@ -544,6 +544,35 @@ def test_an_unknown_python_is_left_alone_and_said(workdir: Path) -> None:
 # ---------------------------------------------------------------- writes, streams, forks
 
 
+def test_a_write_that_was_overtaken_and_still_waits_at_the_end_is_left_waiting() -> None:
+    WAITS.update(a=0, b=0)
+
+    async def agent() -> Any:
+        tasks = [asyncio.ensure_future(fetch("a")), asyncio.ensure_future(send("b"))]
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        return [task in done for task in tasks]
+
+    recording, seen = recorded(as_agent(agent, "leaver"))
+    assert seen == [True, False]
+    assert types_of(recording).count("tool.finished") == 2, "the write is durable all the same"
+    assert [event.attrs.get("open") for event in recording.events if event.type == "schedule.marked"] == [["0/a2.0"]]
+    passes(recording, as_agent(agent, "leaver"))
+
+
+def test_a_write_that_was_not_overtaken_and_waits_at_the_end_is_left_waiting() -> None:
+    WAITS.update(a=0)
+
+    async def agent() -> Any:
+        task = asyncio.ensure_future(send("a"))
+        for _ in range(50):
+            await asyncio.sleep(0)
+        return task.done()
+
+    recording, seen = recorded(as_agent(agent, "leaver"))
+    assert (seen, types_of(recording).count("tool.finished")) == (False, 1)
+    passes(recording, as_agent(agent, "leaver"))
+
+
 def test_a_write_that_was_overtaken_is_durable_first_and_keeps_its_turn() -> None:
     @loupe.agent(name="writer")
     async def agent() -> Any:
@@ -556,12 +585,11 @@ def test_a_write_that_was_overtaken_is_durable_first_and_keeps_its_turn() -> Non
         return order
 
     recording, _ = recorded(agent)
-    types = types_of(recording)
-    turns = [event.attrs["turn"] for event in recording.events if "turn" in event.attrs]
-    assert turns == ["0/a4.0"]
-    assert types.index("schedule.marked") > next(
-        event.sequence for event in recording.events if event.type == "tool.finished" and event.name == "send"
-    )
+    ends = [event for event in recording.events if event.type == "tool.finished"]
+    durable = next(event.sequence for event in ends if event.name == "send")
+    opened, turn = (event for event in recording.events if event.type == "schedule.marked")
+    assert (opened.attrs, turn.attrs) == ({"open": ["0/a4.0"]}, {"turn": "0/a4.0"})
+    assert durable < opened.sequence < ends[-1].sequence < turn.sequence
     assert [turn.id for turn in read_tape(recording).turns()] == ["0/a1.0", "0/a2.0", "0/a3.0", "0/a4.0"]
     passes(recording, agent)
 

@@ -407,6 +407,8 @@ class Recorder:
 
     def end(self, status: OutcomeStatus, output: Json, facts: Attrs) -> None:
         """Stores `run.finished` and gives the run up. Later calls are kept out. Never raises; only the first counts."""
+        if self.schedule is not None:
+            self.schedule.leave_waiting()
         with self._lock:
             if self._over:
                 return

@@ -104,8 +104,8 @@ def _given(answer: Serve) -> Any:
 class End:
     """The end of a call that was performed: told to the boundary when it is its turn. For drivers of calls.
 
-    The outcome of a write is told at once, so that it is durable; if others were handed over meanwhile, its turn is
-    told apart.
+    The outcome of a write is told at once, so that it is durable; if others were handed over meanwhile, the schedule tells
+    its turn apart.
     """
 
     __slots__ = ("boundary", "call_id", "error", "perform", "request", "schedule", "value")
@@ -139,10 +139,9 @@ class End:
         """Waits in a thread."""
         schedule, call_id = cast("Schedule", self.schedule), cast("str", self.call_id)
         if self.request.effect == "write" and schedule.contended:
-            before = schedule.handed
+            schedule.tells(call_id)
             self.tell()
             schedule.turn(call_id)
-            self._overtaken(before)
             return
         try:
             schedule.turn(call_id)
@@ -155,9 +154,9 @@ class End:
         if cancels:
             self.perform.facts["cancels"] = cancels
         cancelled = bool(cancels) or (self.error is not None and not isinstance(self.error, Exception))
-        before = schedule.handed
         early = self.request.effect == "write"
         if early:
+            schedule.tells(call_id)
             self.tell()
         try:
             lost = await aturn(schedule, call_id, cancelled=cancelled)
@@ -167,13 +166,6 @@ class End:
         if lost is not None:
             schedule.log("task.cancelled", call_id.rpartition(".")[0], {"call": call_id})
             raise lost
-        if early:
-            self._overtaken(before)
-
-    def _overtaken(self, before: int) -> None:
-        schedule, call_id = cast("Schedule", self.schedule), cast("str", self.call_id)
-        if schedule.handed - before > 1:
-            schedule.log("schedule.marked", call_id.rpartition(".")[0], {"turn": call_id})
 
 
 def call(request: Call, perform: Callable[[], T]) -> T:

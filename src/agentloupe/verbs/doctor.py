@@ -163,7 +163,7 @@ def _of_the_recording(found: Diagnosis, store: Store) -> None:
     undecorated = last.attrs.get("undecorated")
     for tool in undecorated if isinstance(undecorated, list) else ():
         found.findings.append(Finding(kind="tool", what=f"{tool} runs past the boundary"))
-    marks = [event for event in recording.events if event.type == "schedule.marked"]
+    marks = [event for event in recording.events if event.type == "schedule.marked" and "mark" in event.attrs]
     if marks:
         found.findings.append(Finding(kind="order", what="the order of some calls is not proven", times=len(marks)))
 

@@ -28,6 +28,7 @@ from agentloupe.ports.schedule.lanes import Lane
 from agentloupe.ports.schedule.order import Order, Turn
 from agentloupe.ports.schedule.parts import STUCK_AFTER, Coming, Item, Keeper, Mark, Mode, Strand
 from agentloupe.words.call import Attrs
+from agentloupe.words.canonical import Json
 from agentloupe.words.errors import ReplayMismatch
 
 __all__ = ["PATIENCE", "STUCK_AFTER", "Item", "Mode", "Schedule", "Strand", "Turn", "nudge"]
@@ -63,7 +64,6 @@ class Schedule:
         strands: of the program, those that have ended left out; several of them pass the baton.
         lanes: how many lanes were made, the first one counted.
         marks: how often the order could not be proven, by mark.
-        handed: how many inputs were handed over.
         baton: whether strands pass it; from the second one on. holder: who has it, since when. runq: who may have it next.
         beginning: work items that a worker is about to take; until then nobody runs. coming: the same themselves.
         at_close: called when the run is over.
@@ -90,7 +90,6 @@ class Schedule:
         self.baton = False
         self.closed = mode == "off"
         self.marks: dict[Mark, int] = {}
-        self.handed = 0
         self.moved = time.monotonic()
         self.halted_at = 0.0
         self.items: dict[str, Item] = {}
@@ -102,9 +101,11 @@ class Schedule:
         self.beginning = 0
         self.coming: list[Coming] = []
         self.at_close: list[Callable[[], None]] = []
+        self._told: set[str] = set()
+        self._overtaken: set[str] = set()
         self._signal: Callable[[], BaseException] | None = None
         self.order = Order(order)
-        self._told = False
+        self._complained = False
         self._gone: str | None = None
         self._serial = next(_serials)
         self.root_task: Callable[[], Any] = _nothing
@@ -217,6 +218,7 @@ class Schedule:
     def withdraw(self, id: str) -> bool:
         """The program does not wait for an input any more; whether that was so before it was handed over."""
         with self.lock:
+            self._told.discard(id)
             return self.items.pop(id, None) is not None
 
     def pump(self, loop: Any = None, *, forced: bool = False) -> bool:
@@ -245,8 +247,8 @@ class Schedule:
 
     def complain(self) -> None:
         """Tells of a timer that was cancelled. Never with the lock: whoever is told may wait for somebody who waits for it."""
-        if self._gone is not None and self.keeper is not None and not self._told and not _owned(self.lock):
-            self._told = True
+        if self._gone is not None and self.keeper is not None and not self._complained and not _owned(self.lock):
+            self._complained = True
             self.keeper.cancelled(str(self._gone))
 
     def _quiet(self, loop: Any) -> bool:
@@ -256,14 +258,32 @@ class Schedule:
             return False
         return self.holder is None or (loop is not None and self.idle.get(loop) is None)
 
+    def tells(self, id: str) -> None:
+        """The end of a call is told before its turn: whoever is handed over before it must not come behind it on the tape."""
+        with self.lock:
+            self._told.add(id)
+
+    def leave_waiting(self) -> None:
+        """What was told and is not handed over yet has its turn later, if at all; said of each call once."""
+        with self.lock:
+            if self._told:
+                self.log("schedule.marked", "0", {"open": list[Json](sorted(self._told))})
+                self._overtaken |= self._told
+                self._told.clear()
+
     def _hand_over(self, item: Item) -> None:
         follows = self.follows
+        self._told.discard(item.id)
+        if self._told:
+            self.leave_waiting()
+        if item.id in self._overtaken:
+            self._overtaken.discard(item.id)
+            self.log("schedule.marked", item.id.rpartition(".")[0], {"turn": item.id})
         if self.spare.pop(item.id, None) is not None:
             self.mark("guess", {"why": f"timer {item.id} is not in the recording"})
         else:
             del self.items[item.id]
             self.order.advance()
-        self.handed += 1
         self.moved = time.monotonic()
         if item.lane is not None and not follows:
             self.log("timer.fired", item.lane, {"timer": item.id})
@@ -334,9 +354,7 @@ class Schedule:
             if self.closed and not self.live:
                 raise ReplayMismatch("the recorded run is over, and this call had no end in it", kind="leak")
         elif self.follows:
-            self._alone(id)
-        else:
-            self.handed += 1  # nobody else can come before, or see that it waits
+            self._alone(id)  # else nobody can come before, or see that it waits
         self.check()
 
     def _alone(self, id: str) -> None:
@@ -345,11 +363,9 @@ class Schedule:
             head = self.order.head()
             if head is not None and head.id == id:
                 self.order.advance()
-                self.handed += 1
                 self.moved = time.monotonic()
                 return
             if head is None and self.live:
-                self.handed += 1
                 return
         if not self.marks:
             self._stand_still()
@@ -363,6 +379,7 @@ class Schedule:
     def passed_by(self, id: str) -> None:
         """Code without a place in this schedule has its answer: it waits for nothing, and the order is not proven."""
         self.mark("no_lane", {"call": id})
+        self.withdraw(id)
         self.drop([id])
 
     # --- the baton ----------------------------------------------------------------------------------------------------
@@ -564,8 +581,8 @@ class Schedule:
         return max(0.01, self.stuck_after - (time.monotonic() - self.moved))
 
     def _stand_still(self) -> None:
-        if self.keeper is not None and self._signal is None and not self._told:
-            self._told = True
+        if self.keeper is not None and self._signal is None and not self._complained:
+            self._complained = True
             self.keeper.stands_still(self.awaited())
 
     def close(self) -> None:
