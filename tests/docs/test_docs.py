@@ -17,6 +17,7 @@ from agentloupe.cli.app import VERBS, _build  # the parser, without running a ve
 from agentloupe.cli.app import run as cli_run
 from agentloupe.engine.report import EXIT_CODES, DivergenceKind
 from agentloupe.ports import settings
+from agentloupe.ports.serving import SERVER_READERS
 from agentloupe.providers.scripted import ScriptedServer, sample_rule
 from agentloupe.words.event import EVENT_TYPES, KIND_OF_TYPE, Event
 from tests.docs import divergences, reference
@@ -183,6 +184,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 def test_settings_that_are_named_exist() -> None:
     source = "".join(file.read_text("utf-8") for file in (ROOT / "src").rglob("*.py"))
     made = {f"LOUPE_{name.upper()}" for name in settings._READERS}
+    made |= {f"LOUPE_SERVER_{name.upper()}" for name in SERVER_READERS}
     named = {(name_of(page), name) for page in ALL for name in _SETTING.findall(page.read_text("utf-8"))}
     assert not {(page, name) for page, name in named if name not in made and name not in source}
     assert len(named) > 10
@@ -195,8 +197,10 @@ def test_the_page_of_settings_is_whole() -> None:
     for field in ("base_url", "api_key", "model", "extra_body"):
         assert f"| `LLM_{field.upper()}` |" in page
     example = tomllib.loads(next(block for language, block in _FENCE.findall(page) if language == "toml"))
-    known = {*settings._READERS, "secrets", "live"}
+    known = {*settings._READERS, "secrets", "live", "server"}
     assert set(example) == known
+    for name in SERVER_READERS:
+        assert f"| `[server] {name}` | `LOUPE_SERVER_{name.upper()}`" in page
 
 
 def test_the_example_of_settings_is_read(workdir: Path) -> None:

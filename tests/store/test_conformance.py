@@ -81,9 +81,24 @@ def test_steps_come_in_parts(store: Store) -> None:
     assert store.steps("run-1", first=99) == []
 
 
+def test_events_come_in_parts(store: Store) -> None:
+    small_run(store)
+    whole = store.recording("run-1").events
+    assert store.events("run-1") == list(whole)
+    assert store.events("run-1", first=2, limit=3) == list(whole[1:4])
+    assert store.events("run-1", first=0, limit=1) == list(whole[:1])
+    assert store.events("run-1", first=len(whole) + 1) == []
+
+
 def test_an_unknown_run_is_not_found(store: Store) -> None:
     assert store.run("nobody") is None
-    for ask in (store.recording, store.steps, lambda run: store.tags(run, []), lambda run: store.erase(run, [])):
+    for ask in (
+        store.recording,
+        store.steps,
+        store.events,
+        lambda run: store.tags(run, []),
+        lambda run: store.erase(run, []),
+    ):
         with pytest.raises(RunNotFound, match="nobody"):
             ask("nobody")
     with pytest.raises(RunNotFound):

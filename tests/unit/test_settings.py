@@ -148,3 +148,25 @@ def test_an_extra_body_that_is_no_object_names_its_line(workdir: Path, body: str
     with pytest.raises(ConfigError) as raised:
         model_settings(environ={})
     assert str(raised.value).startswith(f"{path}:2: LLM_EXTRA_BODY")
+
+
+def test_limits_of_the_server_are_read_from_file_and_environment(tmp_path: Path) -> None:
+    (tmp_path / "loupe.toml").write_text('[server]\nmax_body = 10\nmax_depth = 3\nhosts = ["Loupe.Example"]\n')
+    found = load(tmp_path, {"LOUPE_SERVER_MAX_BODY": "20"}).server
+    assert (found.max_body, found.max_depth, found.hosts) == (20, 3, ("loupe.example",))
+    assert found.max_upload == 200_000_000
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("max_body = 0", "at least 1"),
+        ("max_body = true", "whole number"),
+        ("hosts = 3", "list"),
+        ("size = 1", "unknown"),
+    ],
+)
+def test_a_wrong_limit_names_its_line(tmp_path: Path, line: str, told: str) -> None:
+    (tmp_path / "loupe.toml").write_text(f"[server]\n{line}\n")
+    with pytest.raises(ConfigError, match=rf"loupe\.toml:2: server\.{line.split(maxsplit=1)[0]}.*{told}"):
+        load(tmp_path, {})

@@ -9,12 +9,10 @@ import typer
 from agentloupe.cli.common import AsJson, Database, Debug, opened
 from agentloupe.cli.output import Output, harmless
 from agentloupe.cli.views import cost_text, counts_text, run_json, status_style, tokens_text
-from agentloupe.importers.times import moment
+from agentloupe.importers.times import bound
 from agentloupe.verbs.pricing import priced_run
 from agentloupe.words.errors import StoreError, UsageError
 from agentloupe.words.run import STATUSES, Run, RunFilter
-
-_MICROSECOND = len("2026-03-29T02:30:00.000000")
 
 
 def command(
@@ -84,14 +82,10 @@ def command(
 
 
 def _bound(option: str, text: str | None) -> str | None:
-    """A time of the command line, to the microsecond, as a bound that stored times are compared with, as texts.
-
-    It ends where they go on: without a `Z`, it stands before every time of its microsecond, however many digits that has.
-    """
     if text is None:
         return None
     try:
-        return moment(text).at[:_MICROSECOND]
+        return bound(text)
     except ValueError as wrong:
         raise UsageError(f"{option} {text}: {wrong}", hint="for instance 2026-03-29T02:30:00+01:00") from wrong
 

@@ -21,7 +21,7 @@ from decimal import Decimal, InvalidOperation
 
 from agentloupe.words.canonical import Json
 
-__all__ = ["ASSUMED", "Moment", "moment"]
+__all__ = ["ASSUMED", "Moment", "bound", "moment"]
 
 ASSUMED = "assumed UTC"
 
@@ -109,3 +109,17 @@ def _zone(text: str | None) -> timezone:
 def _text(at: datetime, fraction: str) -> str:
     # not strftime: it does not pad years before 1000 everywhere
     return f"{at.replace(tzinfo=None, microsecond=0).isoformat()}.{fraction.ljust(6, '0')}Z"
+
+
+_MICROSECOND = len("2026-03-29T02:30:00.000000")
+
+
+def bound(text: str) -> str:
+    """A time that somebody typed, to the microsecond, as a bound that stored times are compared with, as texts.
+
+    It ends where they go on: without a `Z`, it stands before every time of its microsecond, however many digits that has.
+
+    Raises:
+        ValueError: it is no time.
+    """
+    return moment(text).at[:_MICROSECOND]

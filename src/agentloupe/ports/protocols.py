@@ -317,6 +317,10 @@ class Store(Protocol):
         """Headers of steps from `idx` `first` on, without bodies."""
         ...
 
+    def events(self, run_id: str, *, first: int = 1, limit: int | None = None) -> list[Event]:
+        """Events of a run from a number on, as they were sealed. Raises `RunNotFound`, `Corrupt`."""
+        ...
+
     def tags(self, run_id: str, tags: Sequence[str]) -> None:
         """Replaces a run's tags in the projection only."""
         ...

@@ -12,6 +12,8 @@
     patterns = { ticket = "TICK-[0-9]{6}" }
     [live]                            # tools that a fork may run live, each with its reason
     calculate = "pure arithmetic"
+    [server]                          # limits of `agentloupe serve`, see `ports.serving`
+    max_body = 2000000
 
 Nothing here prints or shows a key.
 """
@@ -26,6 +28,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from agentloupe.ports.schedule.core import Mode
+from agentloupe.ports.serving import SERVER_READERS, ServerSettings
 from agentloupe.words.errors import ConfigError
 from agentloupe.words.jsontext import Json, JsonFault, loads
 
@@ -52,6 +55,7 @@ class Settings:
         secret_fields, secret_keep, secret_patterns: the workspace's own rules of secret removal.
         live: tools that a fork may run live, with the reason.
         env: environment names whose values a snapshot may hold.
+        server: of `agentloupe serve`.
     """
 
     root: Path
@@ -65,6 +69,7 @@ class Settings:
     secret_patterns: Mapping[str, str] = field(default_factory=lambda: _NO_NAMES)
     live: Mapping[str, str] = field(default_factory=lambda: _NO_NAMES)
     env: tuple[str, ...] = ("TZ", "LANG", "LC_ALL", "PYTHONHASHSEED")
+    server: ServerSettings = field(default_factory=ServerSettings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +107,9 @@ def load(start: Path | None = None, environ: Mapping[str, str] | None = None) ->
         ConfigError: a file cannot be read, a name is unknown, a value is of the wrong kind; names file and line.
     """
     root = find_root(start)
-    found = {**_from_files(root), **_from_environment(os.environ if environ is None else environ)}
+    variables = os.environ if environ is None else environ
+    found = {**_from_files(root), **_from_environment(variables)}
+    found["server"] = ServerSettings(**{**found.get("server", {}), **_of_server(variables)})
     db = found.pop("db", None)
     return Settings(root=root, db=_place(cast("str", db), root) if db else str(root / ".loupe" / "loupe.db"), **found)
 
@@ -155,6 +162,8 @@ def _read_table(path: Path, table: Mapping[str, Any]) -> dict[str, Any]:
             found.update(_secrets(path, cast("Mapping[str, Any]", value)))
         elif name == "live" and isinstance(value, dict):
             found["live"] = _texts_by_name(path, name, value)
+        elif name == "server" and isinstance(value, dict):
+            found["server"] = _server(path, cast("Mapping[str, Any]", value))
         elif name in _READERS:
             found[name] = _checked(f"{_at(path, name)}: {name}", _READERS[name], value)
         else:
@@ -174,6 +183,16 @@ def _secrets(path: Path, table: Mapping[str, Any]) -> dict[str, Any]:
                 _checked(f"{_at(path, label)}: secrets.patterns.{label}", _pattern, pattern)
         else:
             raise ConfigError(f"{where} is unknown", hint="known: fields, keep, patterns")
+    return found
+
+
+def _server(path: Path, table: Mapping[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in table.items():
+        where = f"{_at(path, name)}: server.{name}"
+        if name not in SERVER_READERS:
+            raise ConfigError(f"{where} is unknown", hint=f"known: {', '.join(SERVER_READERS)}")
+        found[name] = _checked(where, SERVER_READERS[name], value)
     return found
 
 
@@ -264,14 +283,24 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
 
 
 def _known() -> str:
-    return ", ".join(sorted((*_READERS, "secrets", "live")))
+    return ", ".join(sorted((*_READERS, "secrets", "live", "server")))
 
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
     """Variables of other parts of Loupe (`LOUPE_SESSION` ...) are not settings and are passed over."""
+    return _from_variables(environ, "LOUPE_", _READERS)
+
+
+def _of_server(environ: Mapping[str, str]) -> dict[str, Any]:
+    return _from_variables(environ, "LOUPE_SERVER_", SERVER_READERS)
+
+
+def _from_variables(
+    environ: Mapping[str, str], prefix: str, readers: Mapping[str, Callable[[Any], Any]]
+) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for name, read in _READERS.items():
-        variable = f"LOUPE_{name.upper()}"
+    for name, read in readers.items():
+        variable = f"{prefix}{name.upper()}"
         value = environ.get(variable)
         if value is not None and value.strip():
             found[name] = _checked(f"the variable {variable}", read, value)

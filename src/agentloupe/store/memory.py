@@ -181,6 +181,12 @@ class MemoryStore:
             chosen = [steps[idx] for idx in sorted(steps) if idx >= first]
         return chosen if limit is None else chosen[:limit]
 
+    def events(self, run_id: str, *, first: int = 1, limit: int | None = None) -> list[Event]:
+        """See `ports.Store.events`."""
+        with self._lock:
+            start = max(first, 1) - 1
+            return self._kept(run_id).events[start : None if limit is None else start + limit]
+
     def tags(self, run_id: str, tags: Sequence[str]) -> None:
         """See `ports.Store.tags`."""
         with self._lock:

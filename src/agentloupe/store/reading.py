@@ -10,7 +10,7 @@ from agentloupe.words.errors import Corrupt, VersionUnknown
 from agentloupe.words.event import Event, from_envelope
 from agentloupe.words.seal import GENESIS, link_bytes, read_sealed
 
-__all__ = ["read_events"]
+__all__ = ["read_events", "read_range"]
 
 
 def read_events(conn: Connection, rid: int, run_id: str) -> tuple[tuple[Event, ...], Texts | None]:
@@ -28,6 +28,23 @@ def read_events(conn: Connection, rid: int, run_id: str) -> tuple[tuple[Event, .
             texts.append(text)
     whole = tuple(events)
     return whole, Texts(whole, tuple(texts)) if len(texts) == len(whole) else None
+
+
+def read_range(conn: Connection, rid: int, run_id: str, first: int, limit: int | None) -> list[Event]:
+    """Events of a run from number `first` on, each with the hash of the one before it as it is stored."""
+    start, last = keys_of_run(rid)
+    before = conn.execute("SELECT hash FROM events WHERE key = ?", (start + first - 1,)).fetchone()
+    rows = conn.execute(
+        "SELECT key, hash, envelope FROM events WHERE key BETWEEN ? AND ? ORDER BY key LIMIT ?",
+        (start + first, last, -1 if limit is None else limit),
+    )
+    found: list[Event] = []
+    link = before[0].hex() if before is not None and isinstance(before[0], bytes) else GENESIS
+    for key, hash_, stored in rows:
+        event, _ = _event(run_id, key - start, stored, link, hash_)
+        found.append(event)
+        link = event.hash
+    return found
 
 
 def _event(run_id: str, number: int, stored: object, before: str, hash_: object) -> tuple[Event, bytes | None]:

@@ -22,7 +22,7 @@ from agentloupe.store.flusher import Flusher
 from agentloupe.store.owners import alive, check_gone, gone
 from agentloupe.store.projection import set_tags
 from agentloupe.store.queries import select_runs
-from agentloupe.store.reading import read_events
+from agentloupe.store.reading import read_events, read_range
 from agentloupe.store.recovery import recover
 from agentloupe.store.rows import run_from, step_from
 from agentloupe.store.schema import event_key, keys_of_run
@@ -273,6 +273,12 @@ class SqliteStore:
                 (event_key(rid, first), keys_of_run(rid)[1], -1 if limit is None else limit),
             ).fetchall()
         return _understood(run_id, lambda: [step_from(run_id, row[0]) for row in rows])
+
+    def events(self, run_id: str, *, first: int = 1, limit: int | None = None) -> list[Event]:
+        """See `ports.Store.events`. What a living process has committed and not settled yet is not among them."""
+        self._settle()
+        with self._db.reading() as conn:
+            return read_range(conn, _rid_of(conn, run_id), run_id, max(first, 1), limit)
 
     def check(self) -> list[str]:
         """See `ports.Store.check`."""

@@ -1,0 +1,63 @@
+"""Puts the server together: routes over one store, behind the guard and the limits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI
+from starlette.middleware import Middleware
+
+from agentloupe import __version__
+from agentloupe.ports.protocols import Store
+from agentloupe.ports.settings import Settings
+from agentloupe.server import errors
+from agentloupe.server.auth import Guard
+from agentloupe.server.context import Context
+from agentloupe.server.limits import Limits
+from agentloupe.server.routes import about, runs, steps
+from agentloupe.server.schemas.common import ERRORS
+
+__all__ = ["PAGE", "make_app"]
+
+PAGE = Path(__file__).parent / "page"
+"""Where the built page lies, if it was built."""
+
+_ROUTERS = (about.router, runs.router, steps.router)
+
+
+def make_app(store: Store, settings: Settings, *, token: str | None, cookie: str = "loupe_token") -> FastAPI:
+    """The application over a store.
+
+    Args:
+        store: where runs are; it is the caller's to close.
+        settings: of the project.
+        token: what a request must show; `None`: nothing.
+        cookie: the name of the cookie that keeps the token.
+    """
+    app = FastAPI(
+        title="Agent Loupe",
+        version=__version__,
+        description="Record, replay, fork and compare runs of AI agents.",
+        openapi_url="/api/openapi.json",
+        docs_url=None,  # they load scripts from elsewhere
+        redoc_url=None,
+        responses=ERRORS,
+        generate_unique_id_function=lambda route: route.name,
+        middleware=[
+            Middleware(Guard, token=token, hosts=frozenset(settings.server.hosts), cookie=cookie),
+            Middleware(Limits, settings=settings.server),
+        ],
+    )
+    app.state.context = Context(store, settings, PAGE if (PAGE / "index.html").is_file() else None)
+    errors.install(app)
+    for router in _ROUTERS:
+        app.include_router(router)
+    return app
+
+
+def openapi() -> dict[str, Any]:
+    """The OpenAPI document of the routes."""
+    from agentloupe.store.opening import open_url
+
+    return make_app(open_url("memory:"), Settings(root=Path(), db="memory:"), token=None).openapi()

@@ -1,0 +1,51 @@
+"""What routes need: the store with what was read of it, the settings, and what was found out since the server began."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+from fastapi import Depends, Query, Request
+from fastapi import Path as Path_
+
+from agentloupe.ports.protocols import Store
+from agentloupe.ports.settings import Settings
+from agentloupe.server.reading import Kept, Reader
+
+__all__ = ["Context", "First", "Here", "Idx", "RunId"]
+
+_VERDICTS = 10_000
+
+
+@dataclass(slots=True)
+class Context:
+    """One server.
+
+    Attributes:
+        store, reader: where runs are.
+        settings: of the project.
+        page: the folder of the built page, if there is one.
+        verdicts: of runs that were verified: whether the evidence is whole.
+    """
+
+    store: Store
+    settings: Settings
+    page: Path | None = None
+    reader: Reader = field(init=False)
+    verdicts: Kept[bool] = field(default_factory=lambda: Kept[bool](_VERDICTS))
+
+    def __post_init__(self) -> None:
+        self.reader = Reader(self.store)
+
+
+def _context(request: Request) -> Context:
+    return request.app.state.context
+
+
+Here = Annotated[Context, Depends(_context)]
+"""The server, as a parameter of a route."""
+
+RunId = Annotated[str, Path_(max_length=500, description="Exact id of a run.", examples=["weather-260401-k7m2qa"])]
+First = Annotated[int, Query(ge=0, le=2**31 - 1, description="Number of the first item, from 0.")]
+Idx = Annotated[int, Path_(ge=0, le=2**31 - 1, description="Index of a step.", examples=[3])]

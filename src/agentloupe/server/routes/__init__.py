@@ -1,0 +1,1 @@
+"""Routes, by what they are about. Each answers from verbs and views; none decides anything itself."""

@@ -1,0 +1,129 @@
+"""Runs and headers of steps over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from agentloupe.ports.protocols import Store
+from tests.made import Maker, weather_like
+from tests.server.serving import put
+
+
+def good(answer: Any) -> Any:
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def refused(answer: Any, status: int, reason: str) -> Mapping[str, Any]:
+    error = answer.json()["error"]
+    assert (answer.status_code, error["reason"]) == (status, reason), answer.text
+    assert set(error) >= {"reason", "message", "hint", "place"}
+    return error
+
+
+def test_an_empty_store_is_a_list_without_runs(client: TestClient) -> None:
+    assert good(client.get("/api/runs")) == {
+        "items": [],
+        "total": 0,
+        "first": 0,
+        "next": None,
+        "capped": False,
+        "facets": None,
+    }
+    assert good(client.get("/api/about"))["counts"] == {"runs": 0}
+
+
+def test_a_list_comes_in_pages_that_say_how_many_there_are(client: TestClient, store: Store) -> None:
+    for n in range(5):
+        put(store, weather_like(f"run-{n}"))
+    found = good(client.get("/api/runs", params={"limit": 2}))
+    assert (len(found["items"]), found["total"], found["next"]) == (2, 5, 2)
+    rest = good(client.get("/api/runs", params={"limit": 2, "first": 4}))
+    assert (len(rest["items"]), rest["next"]) == (1, None)
+    ids = {run["id"] for first in (0, 2, 4) for run in good(client.get(f"/api/runs?limit=2&first={first}"))["items"]}
+    assert ids == {f"run-{n}" for n in range(5)}
+
+
+def test_filters_narrow_the_list(client: TestClient, store: Store) -> None:
+    put(store, weather_like("one"))
+    put(store, Maker("two", None, tags=["special"]).finish())
+    assert [r["id"] for r in good(client.get("/api/runs?tag=special"))["items"]] == ["two"]
+    assert [r["id"] for r in good(client.get("/api/runs?tool=get"))["items"]] == ["one"]
+    assert [r["id"] for r in good(client.get("/api/runs?q=tw"))["items"]] == ["two"]
+    assert good(client.get("/api/runs?since=2026-04-02"))["total"] == 0
+    assert good(client.get("/api/runs?until=2026-04-02T00:00:00Z"))["total"] == 2
+
+
+def test_a_filter_that_makes_no_sense_is_named(client: TestClient) -> None:
+    assert "since" in refused(client.get("/api/runs?since=yesterday"), 400, "time")["message"]
+    assert refused(client.get("/api/runs?status=sideways"), 422, "asked_wrong")["place"] == "query.status"
+    assert refused(client.get("/api/runs?limit=0"), 422, "asked_wrong")["place"] == "query.limit"
+    assert refused(client.get("/api/runs?first=-1"), 422, "asked_wrong")["place"] == "query.first"
+
+
+def test_one_run_tells_what_it_is(client: TestClient, store: Store) -> None:
+    run = good(client.get(f"/api/runs/{put(store, weather_like())}"))
+    assert (run["id"], run["steps"], run["status"], run["erased"]) == ("made", 5, "ok", False)
+    assert run["lineage"] == {
+        "ancestors": [],
+        "children": {"items": [], "total": 0},
+        "siblings": {"items": [], "total": 0},
+    }
+    assert run["badges"] == {"chain": "not_checked", "replay": None}
+    assert run["cost"] is None
+
+
+def test_lineage_goes_both_ways(client: TestClient, store: Store) -> None:
+    put(store, weather_like("parent"))
+    for n, step in ((1, 3), (2, 3), (3, 1)):
+        put(store, Maker(f"child-{n}", None, parent_run_id="parent", forked_from_step=step).finish())
+    put(store, Maker("grandchild", None, parent_run_id="child-1", forked_from_step=0).finish())
+    parent = good(client.get("/api/runs/parent"))
+    assert parent["children"] == parent["lineage"]["children"]["total"] == 3
+    child = good(client.get("/api/runs/child-1"))["lineage"]
+    assert [run["id"] for run in child["ancestors"]] == ["parent"]
+    assert [run["id"] for run in child["siblings"]["items"]] == ["child-2"]
+    grandchild = good(client.get("/api/runs/grandchild"))["lineage"]
+    assert [run["id"] for run in grandchild["ancestors"]] == ["child-1", "parent"]
+
+
+@pytest.mark.parametrize("path", ["", "/steps"])
+def test_an_unknown_run_is_said_to_be_unknown(client: TestClient, path: str) -> None:
+    assert "nothing-260401" in refused(client.get(f"/api/runs/nothing-260401{path}"), 404, "run_not_found")["message"]
+
+
+def test_steps_are_headers_without_bodies(client: TestClient, store: Store) -> None:
+    put(store, weather_like())
+    found = good(client.get("/api/runs/made/steps"))
+    assert [step["kind"] for step in found["items"]] == ["agent", "llm", "tool", "llm", "clock"]
+    assert [step["depth"] for step in found["items"]] == [0, 1, 1, 1, 1]
+    assert found["items"][0]["children"] == 4
+    assert [step["forkable"] for step in found["items"]] == [False, True, False, True, False]
+    assert "model step" in found["items"][2]["fork_reason"]
+    assert not {"input", "output", "error"} & set(found["items"][1])
+    assert [s["idx"] for s in good(client.get("/api/runs/made/steps?kind=llm&first=1"))["items"]] == [3]
+
+
+def test_a_changed_prompt_and_changed_tools_are_flagged(client: TestClient, store: Store) -> None:
+    made = Maker("flags")
+    for system, tools in (("a", 1), ("a", 1), ("b", 1), ("b", 2), ("long " * 900, 2), ("long " * 900, 2)):
+        history: list[Any] = [{"role": "system", "content": system}, {"role": "user", "content": "go"}]
+        made.model(history, {"role": "assistant", "content": "ok"}, tools=[{"type": "function", "n": tools}])
+    put(store, made.finish())
+    steps = good(client.get("/api/runs/flags/steps"))["items"]
+    assert [step["idx"] for step in steps if step["prompt_changed"]] == [2, 4]
+    assert [step["idx"] for step in steps if step["tools_changed"]] == [3]
+
+
+def test_tags_can_be_set_and_a_run_deleted(client: TestClient, store: Store) -> None:
+    put(store, weather_like())
+    assert good(client.post("/api/runs/made/tags", json={"tags": ["b", "a", "b"]}))["tags"] == ["b", "a"]
+    assert [r["id"] for r in good(client.get("/api/runs?tag=a"))["items"]] == ["made"]
+    assert client.delete("/api/runs/made").status_code == 204
+    run = good(client.get("/api/runs/made"))
+    assert (run["erased"], run["coverage"], run["cost"]) == (True, "limited_replay", None)
+    assert good(client.get("/api/runs/made/steps"))["total"] == 0
