@@ -23,6 +23,14 @@ def command(
     name: Annotated[str | None, typer.Option(help="Name of the runs.", show_default=False)] = None,
     tag: Annotated[list[str] | None, typer.Option(help="Tag of the runs; may be repeated.", show_default=False)] = None,
     task: Annotated[str | None, typer.Option(help="Id of the task that the run works on.", show_default=False)] = None,
+    model_url: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Host, HOST:PORT or beginning of a URL of a model that is not known by itself; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
     db: Database = None,
     debug: Debug = False,
 ) -> None:
@@ -36,7 +44,7 @@ def command(
     if not script:
         raise UsageError("run needs a command", hint="for instance: agentloupe run -- python my_agent.py")
     sys.stdout.flush()
-    ran = run_recorded(script, name=name, tags=tag or (), task_id=task, db=db)
+    ran = run_recorded(script, name=name, tags=tag or (), task_id=task, db=db, model_urls=model_url or ())
     for line in ran.said():
         sys.stderr.write(f"agentloupe: {line}\n")
     raise typer.Exit(ran.code)

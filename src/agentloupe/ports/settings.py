@@ -5,6 +5,7 @@
     write_without_store = "refuse"    # LOUPE_WRITE_WITHOUT_STORE; or "allow"
     schedule = "exact"                # LOUPE_SCHEDULE; or "no_baton" (threads run as they like), "off" (nothing is gated)
     stuck_after = 5                   # LOUPE_STUCK_AFTER; seconds until a replay that does not move is stopped
+    model_urls = ["llm.example:8080"] # LOUPE_MODEL_URLS (commas); further addresses of models, for programs that wrap nothing
     env = ["TZ", "LANG"]              # LOUPE_ENV (commas); environment names whose values a snapshot may hold
     [secrets]
     fields = ["customer_pin"]         # further names of fields whose values never enter
@@ -56,6 +57,7 @@ class Settings:
         live: tools that a fork may run live, with the reason.
         env: environment names whose values a snapshot may hold.
         server: of `agentloupe serve`.
+        model_urls: further addresses of models (host, `host:port` or beginning of a URL), for programs that wrap nothing.
     """
 
     root: Path
@@ -70,6 +72,7 @@ class Settings:
     live: Mapping[str, str] = field(default_factory=lambda: _NO_NAMES)
     env: tuple[str, ...] = ("TZ", "LANG", "LC_ALL", "PYTHONHASHSEED")
     server: ServerSettings = field(default_factory=ServerSettings)
+    model_urls: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -279,6 +282,7 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "schedule": _one_of("exact", "no_baton", "off"),
     "stuck_after": _seconds,
     "env": _names,
+    "model_urls": _names,
 }
 
 

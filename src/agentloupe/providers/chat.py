@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import lru_cache
+from urllib.parse import unquote
 
 from agentloupe.words.call import Attrs
 from agentloupe.words.canonical import Json
@@ -17,6 +18,7 @@ __all__ = [
     "QUERY",
     "endpoint_of",
     "host_of",
+    "names_a_model",
     "operation_of",
     "provider_of",
     "request_facts",
@@ -27,13 +29,30 @@ __all__ = [
 QUERY = "extra_query"
 """Member of a stored request that was no part of the body: what the caller put into the URL (an API version ...)."""
 _NAME = re.compile(r"[a-z]{2,16}(_[a-z]{2,16})?")
+_IN_PATH = re.compile(r"/(?:models?|deployments|engines)/([^/:]+)[/:]")
+_ASKED_WITH = frozenset({"messages", "prompt", "contents"})
 _OPERATIONS = (
     ("/chat/completions", "chat"),
+    ("/api/chat", "chat"),  # Ollama
+    ("/v1/chat", "chat"),  # Cohere
+    ("/v2/chat", "chat"),
+    (":generateContent", "chat"),  # Gemini
+    (":streamGenerateContent", "stream"),
+    ("/converse", "chat"),  # Bedrock
+    ("/converse-stream", "stream"),
     ("/responses", "chat"),
     ("/responses/compact", "compact"),
     ("/messages", "chat"),
     ("/completions", "completion"),
+    ("/completion", "completion"),  # llama.cpp
+    ("/api/generate", "completion"),  # Ollama
     ("/embeddings", "embeddings"),
+    ("/api/embed", "embeddings"),
+    ("/v1/embed", "embeddings"),
+    ("/v2/embed", "embeddings"),
+    ("/rerank", "rerank"),
+    (":embedContent", "embeddings"),
+    (":batchEmbedContents", "embeddings"),
     ("/moderations", "moderation"),
     ("/images/generations", "image"),
     ("/audio/speech", "speech"),
@@ -47,16 +66,29 @@ def operation_of(path: str) -> str | None:
     return next((operation for end, operation in _OPERATIONS if path.endswith(end)), None)
 
 
-def step_name(request: Mapping[str, Json], operation: str = "chat") -> str:
-    """`<operation> <model>`."""
+def names_a_model(path: str, request: Mapping[str, Json]) -> bool:
+    """Whether a request at this path is to a model: it names one, there or in its body, or has what one is asked with."""
+    return _model_of(request, path) is not None or not _ASKED_WITH.isdisjoint(request)
+
+
+def _model_of(request: Mapping[str, Json], path: str) -> str | None:
     model = request.get("model")
-    return f"{operation} {model}" if isinstance(model, str) and model else operation
+    if isinstance(model, str) and model:
+        return model
+    named = _IN_PATH.search(path)
+    return unquote(named[1]) if named else None
 
 
-def request_facts(request: Mapping[str, Json]) -> dict[str, Json]:
-    """Model asked for, seed, and whether the provider keeps state or runs tools of its own."""
+def step_name(request: Mapping[str, Json], operation: str = "chat", path: str = "") -> str:
+    """`<operation> <model>`."""
+    model = _model_of(request, path)
+    return operation if model is None else f"{operation} {model}"
+
+
+def request_facts(request: Mapping[str, Json], path: str = "") -> dict[str, Json]:
+    """Model asked for (in the body, else in the path), seed, and whether the provider keeps state or runs tools of its own."""
     facts: dict[str, Json] = {}
-    if isinstance(model := request.get("model"), str):
+    if (model := _model_of(request, path)) is not None:
         facts["model"] = model
     if isinstance(seed := request.get("seed"), int):
         facts["seed"] = seed
@@ -73,12 +105,17 @@ def response_facts(response: Json) -> Attrs:
     if not isinstance(response, dict):
         return {}
     facts: dict[str, Json] = {}
-    for ours, theirs in (("model", "model"), ("fingerprint", "system_fingerprint"), ("service_tier", "service_tier")):
+    for ours, theirs in (
+        ("model", "model"),
+        ("model", "modelVersion"),
+        ("fingerprint", "system_fingerprint"),
+        ("service_tier", "service_tier"),
+    ):
         if isinstance(text := response.get(theirs), str):
             facts[ours] = text
     if (reason := finish_reason_of(response)) is not None:
         facts["finish_reason"] = reason
-    usage = response.get("usage")
+    usage = response.get("usage", response.get("usageMetadata"))
     if isinstance(usage, dict):
         facts["usage"] = usage
         _tokens(usage, facts)
@@ -87,8 +124,8 @@ def response_facts(response: Json) -> Attrs:
 
 def _tokens(usage: Mapping[str, Json], facts: dict[str, Json]) -> None:
     for ours, names in (
-        ("input_tokens", ("prompt_tokens", "input_tokens")),
-        ("output_tokens", ("completion_tokens", "output_tokens")),
+        ("input_tokens", ("prompt_tokens", "input_tokens", "promptTokenCount")),
+        ("output_tokens", ("completion_tokens", "output_tokens", "candidatesTokenCount")),
     ):
         counts = [usage[n] for n in names if isinstance(usage.get(n), int) and not isinstance(usage[n], bool)]
         if counts:

@@ -25,7 +25,7 @@ from agentloupe.ports import ambient
 from agentloupe.providers import openai_chat
 from agentloupe.providers.sdk_asked import asks_raw
 from agentloupe.providers.sdk_request import request_call
-from agentloupe.providers.sending import SENDING, answered, try_ended
+from agentloupe.providers.sending import SENDING, answered, passes_on, try_ended
 from agentloupe.words.errors import UsageError
 
 __all__ = ["SDKS", "install", "uninstall", "wrap", "wrap_openai"]
@@ -217,7 +217,7 @@ def _client(kind: Any) -> dict[str, Any]:
 
     def request(self: Any, cast_to: Any, options: Any, *, stream: bool = False, stream_cls: Any = None) -> Any:
         sdk = _Sdk(kind, self, cast_to, stream, stream_cls)
-        if ambient.current() is None or SENDING.get() is not None:
+        if passes_on():
             return sdk.send(options)
         return request_call(self, sdk, cast_to, prepare(self, options) if prepare else options, stream).ask()
 
@@ -238,7 +238,7 @@ def _async_client(kind: Any) -> dict[str, Any]:
 
     async def request(self: Any, cast_to: Any, options: Any, *, stream: bool = False, stream_cls: Any = None) -> Any:
         sdk = _Sdk(kind, self, cast_to, stream, stream_cls)
-        if ambient.current() is None or SENDING.get() is not None:
+        if passes_on():
             return await sdk.send(options)
         options = await prepare(self, options) if prepare else options
         return await request_call(self, sdk, cast_to, options, stream).aask()

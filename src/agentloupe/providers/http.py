@@ -13,12 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Self
 
-from agentloupe.ports import ambient
 from agentloupe.ports.streams import Reply, aopen_stream, open_stream
 from agentloupe.providers.exchange import library_of, rebuilt, stored
 from agentloupe.providers.httpcall import HttpCall, json_bytes
 from agentloupe.providers.httpstream import head_of, is_stream, played, teed
-from agentloupe.providers.sending import SENDING
+from agentloupe.providers.sending import passes_on
 from agentloupe.words.call import Call
 from agentloupe.words.canonical import Json
 
@@ -46,7 +45,7 @@ class HttpTransport:
     def handle_request(self, request: Any) -> Any:
         """Answers a request of a sync client."""
         inner = self._inner or self._default(request, "HTTPTransport")
-        if ambient.current() is None or SENDING.get() is not None:
+        if passes_on():
             return inner.handle_request(request)
         request.read()
         wanted = _Exchange(request)
@@ -64,7 +63,7 @@ class HttpTransport:
     async def handle_async_request(self, request: Any) -> Any:
         """Answers a request of an async client."""
         inner = self._inner or self._default(request, "AsyncHTTPTransport")
-        if ambient.current() is None or SENDING.get() is not None:
+        if passes_on():
             return await inner.handle_async_request(request)
         await request.aread()
         wanted = _Exchange(request, asynchronous=True)

@@ -13,7 +13,7 @@ from agentloupe.providers import chat
 from agentloupe.providers.assembling import is_done
 from agentloupe.providers.exchange import facts_of
 from agentloupe.providers.httpstream import told
-from agentloupe.providers.tries import Tries
+from agentloupe.providers.sending import Sending, on_its_way
 from agentloupe.words.call import Attrs, Call
 from agentloupe.words.canonical import Json
 from agentloupe.words.errors import NotRebuildable
@@ -21,11 +21,9 @@ from agentloupe.words.exchange import body_members
 
 __all__ = ["HttpCall", "json_bytes"]
 
-_CHAT_PATHS = ("/chat/completions", "/messages", "/responses", "/completions")
-
 
 class HttpCall:
-    """One request, and the call that it is: kind `llm` where a JSON body names a model, else `other`.
+    """One request, and the call that it is: kind `llm` where a model answers (path and JSON body say so), else `other`.
 
     Args:
         method, url: of the request.
@@ -43,7 +41,8 @@ class HttpCall:
         self._path, self._query = address.path, address.query
         body = _json_of(content or b"")
         self._body: dict[str, Json] = body if isinstance(body, dict) else {}
-        self._model = isinstance(self._body.get("model"), str) and self._path.endswith(_CHAT_PATHS)
+        self._operation = chat.operation_of(self._path) if self._body else None
+        self._model = self._operation is not None and chat.names_a_model(self._path, self._body)
         self.asked = self._body.get("stream") is True
 
     def call(
@@ -62,7 +61,7 @@ class HttpCall:
         endpoint = chat.endpoint_of(self._path)
         facts: Attrs = {"provider": chat.provider_of(self._url), "method": self._method}
         if self._model:
-            facts = {**chat.request_facts(self._body), **facts, "endpoint": endpoint}
+            facts = {**chat.request_facts(self._body, self._path), **facts, "endpoint": endpoint}
         body = {} if self._content is None else body_members(self._content)
         other: dict[str, Json] = {"path": self._path, "query": self._query, "body": body}
 
@@ -73,7 +72,7 @@ class HttpCall:
 
         return Call(
             kind="llm" if self._model else "other",
-            name=chat.step_name(self._body) if self._model else f"{self._method} {endpoint}",
+            name=self._name(endpoint),
             input=self._body if self._model else other,
             attrs=facts,
             encode=lambda answer: told(answer, model=self._model) if isinstance(answer, Streamed) else encode(answer),
@@ -84,22 +83,27 @@ class HttpCall:
             streamed=True,
         )
 
+    def _name(self, endpoint: str) -> str:
+        if self._model and self._operation is not None:
+            return chat.step_name(self._body, self._operation, self._path)
+        return f"{self._method} {endpoint}"
+
     def done(self, streamed: Streamed) -> bool:
         """Whether a stream says no more."""
         return self._model and is_done(streamed.data)
 
     @contextmanager
     def tried(self) -> Generator[list[int]]:
-        """Lists the try that is made inside; its status is to be put into the list."""
+        """Lists the try that is made inside; its status is to be put into the list. No transport below records it again."""
         seen: list[int] = []
-        tries = Tries()
-        tries.begin()
-        try:
-            yield seen
-        except BaseException as error:
-            tries.end(error=type(error).__name__)
-            raise
-        tries.end(status=seen[0])
+        with on_its_way(Sending(None)) as sending:
+            sending.tries.begin()
+            try:
+                yield seen
+            except BaseException as error:
+                sending.tries.end(error=type(error).__name__)
+                raise
+            sending.tries.end(status=seen[0])
 
 
 def json_bytes(body: Json) -> bytes:

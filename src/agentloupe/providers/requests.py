@@ -8,20 +8,19 @@ What comes back in a replay is what an adapter gives: the same status, headers a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from http.client import HTTPMessage
 from types import SimpleNamespace
 from typing import Any, cast
 
-from agentloupe.ports import ambient
 from agentloupe.ports.streams import Stream, open_stream
 from agentloupe.providers.httpcall import HttpCall, json_bytes
-from agentloupe.providers.sending import SENDING
+from agentloupe.providers.sending import passes_on
 from agentloupe.words.canonical import Json
 from agentloupe.words.exchange import content_of, exchange, headers_of
 
-__all__ = ["requests_adapter"]
+__all__ = ["content_of_request", "requests_adapter", "send_recorded"]
 
 
 def requests_adapter(**options: Any) -> Any:
@@ -44,15 +43,23 @@ def _adapter_class() -> Any:
             def really(wanted: Any) -> Any:
                 return super(RecordedAdapter, self).send(wanted, stream, *args, **options)
 
-            if ambient.current() is None or SENDING.get() is not None:
+            if passes_on():
                 return really(request)
-            return _sent(self, request, really, stream)
+            return send_recorded(self, request, really, stream)
 
     return RecordedAdapter
 
 
-def _sent(adapter: Any, request: Any, really: Any, streamed: bool) -> Any:
-    wanted = HttpCall(request.method, request.url, _content_of(request))
+def send_recorded(adapter: Any, request: Any, really: Callable[[Any], Any], streamed: bool) -> Any:
+    """Sends a request as a call of the boundary: what the session gets from its adapter.
+
+    Args:
+        adapter: whose request it is; makes responses.
+        request: prepared.
+        really: sends a request.
+        streamed: whether the body is left to be read.
+    """
+    wanted = HttpCall(request.method, request.url, content_of_request(request))
 
     def send(asked: Any = request) -> Any:
         with wanted.tried() as seen:
@@ -75,7 +82,8 @@ def _sent(adapter: Any, request: Any, really: Any, streamed: bool) -> Any:
     return reply.raw
 
 
-def _content_of(request: Any) -> bytes | None:
+def content_of_request(request: Any) -> bytes | None:
+    """The body of a prepared request; `None` where it cannot be read without using it up."""
     body: object = request.body
     if isinstance(body, str):
         return body.encode()

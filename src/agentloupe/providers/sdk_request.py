@@ -32,7 +32,7 @@ from agentloupe.providers.exchange import facts_of, rebuilt, stored
 from agentloupe.providers.httpstream import head_of, played, teed, told
 from agentloupe.providers.sdk_asked import Asked, asked, asks_raw, name_of
 from agentloupe.providers.sdk_body import Body
-from agentloupe.providers.sending import IDS, SENDING, Sending
+from agentloupe.providers.sending import IDS, Sending, on_its_way
 from agentloupe.words.call import Attrs, Call
 from agentloupe.words.canonical import Json, dumps
 from agentloupe.words.errors import ReplayRefused
@@ -95,12 +95,14 @@ class Passed:
     def send(self) -> Any:
         """Passes the request on."""
         _warn(f"{self.call.name}: {self._why}")
-        return self._send()
+        with on_its_way(Sending(None)):
+            return self._send()
 
     async def asend(self) -> Any:
         """Async twin of `send`."""
         _warn(f"{self.call.name}: {self._why}")
-        return await self._send()
+        with on_its_way(Sending(None)):
+            return await self._send()
 
     def ask(self) -> Any:
         """Sends the call through the current boundary: what the caller of the SDK gets."""
@@ -188,14 +190,12 @@ class Requested:
     @contextmanager
     def _watch(self, body: Body | None) -> Generator[Sending]:
         self._sent = sending = Sending(body)
-        token = SENDING.set(sending)
-        try:
-            yield sending
-        except BaseException as error:
-            sending.failed(error)
-            raise
-        finally:
-            SENDING.reset(token)
+        with on_its_way(sending):
+            try:
+                yield sending
+            except BaseException as error:
+                sending.failed(error)
+                raise
 
     def _encode(self, answer: object) -> Json:
         response = self._sent.response if self._sent is not None else None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
@@ -10,7 +12,7 @@ from agentloupe.ports import ambient
 from agentloupe.providers.sdk_body import Body
 from agentloupe.providers.tries import Tries
 
-__all__ = ["IDS", "SENDING", "Sending", "answered", "try_ended"]
+__all__ = ["IDS", "SENDING", "Sending", "answered", "on_its_way", "passes_on", "try_ended"]
 
 IDS = {"x-request-id": "request_id", "request-id": "request_id", "anthropic-workspace-id": "workspace_id"}
 """Headers that SDKs put on their objects, and the facts that they become."""
@@ -70,6 +72,21 @@ class Sending:
 
 SENDING: ContextVar[Sending | None] = ContextVar("agentloupe_sending", default=None)
 """The call that this code is sending, if any."""
+
+
+@contextmanager
+def on_its_way(sending: Sending) -> Generator[Sending]:
+    """While the block runs it sends this call: nothing below it is a call of its own."""
+    token = SENDING.set(sending)
+    try:
+        yield sending
+    finally:
+        SENDING.reset(token)
+
+
+def passes_on() -> bool:
+    """Whether a request goes out as it is: outside of any run, and on behalf of a call that is recorded already."""
+    return ambient.current() is None or SENDING.get() is not None
 
 
 def try_ended(response: Any) -> None:

@@ -1,9 +1,9 @@
-"""Puts model clients under the boundary that a program makes itself, without importing any of their packages."""
+"""Puts the model clients of a program, and its raw requests to models, under the boundary, without importing any of their packages."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.abc import MetaPathFinder
@@ -11,22 +11,27 @@ from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from types import ModuleType
 
+from agentloupe.verbs.sessions import settings_here
+
 __all__ = ["CLIENTS", "wrap_clients", "wrapping_clients"]
 
-CLIENTS: dict[str, str] = {
-    "anthropic": "agentloupe.providers.clients",
-    "openai": "agentloupe.providers.clients",
-}
-"""Package of a client -> our module for it; `install()` in it covers clients made from then on, `uninstall()` ends that."""
+CLIENTS = ("anthropic", "openai")
+"""Packages whose clients are wrapped when they are made."""
+TRANSPORTS = ("httpx", "httpx2", "requests")
+"""Packages whose raw requests to models are recorded where they are sent."""
+
+_SDKS = "agentloupe.providers.clients"
+_RAW = "agentloupe.providers.transports"
 
 
 def wrap_clients() -> None:
-    """Covers the clients that the program makes from now on; packages that it has not imported yet, when it does."""
-    for name in CLIENTS:
+    """Covers what the program asks models from now on; packages that it has not imported yet, when it does."""
+    urls = settings_here().model_urls
+    for name in (*CLIENTS, *TRANSPORTS):
         if name in sys.modules:
-            _install(name)
+            _install(name, urls)
         elif not any(isinstance(finder, _WhenImported) and finder.name == name for finder in sys.meta_path):
-            sys.meta_path.insert(0, _WhenImported(name, lambda name=name: _install(name)))
+            sys.meta_path.insert(0, _WhenImported(name, lambda name=name: _install(name, urls)))
 
 
 @contextmanager
@@ -37,13 +42,16 @@ def wrapping_clients() -> Generator[None]:
         yield
     finally:
         sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, _WhenImported)]
-        for name, ours in CLIENTS.items():
+        for name in (_SDKS, _RAW):
             if name in sys.modules:
-                import_module(ours).uninstall()
+                import_module(name).uninstall()
 
 
-def _install(name: str) -> None:
-    import_module(CLIENTS[name]).install()
+def _install(name: str, urls: Sequence[str]) -> None:
+    if name in CLIENTS:
+        import_module(_SDKS).install()
+    else:
+        import_module(_RAW).install(urls)
 
 
 class _WhenImported(MetaPathFinder):

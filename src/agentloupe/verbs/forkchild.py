@@ -100,7 +100,7 @@ class _Children(Family):
             place = Path(folder)
             report = place / "report.json"
             spec = launch.write_spec(place / "session.json", "fork", self._spec(plan, report))
-            environment = {**os.environ, **self._environment}
+            environment = {**os.environ, **launch.variables_of(self.recording), **self._environment}
             code = self._run(launch.python_command(self._command), launch.environment(spec, environment))
             ended, crash = _read_report(report, code)
             self._shown.add(crash)

@@ -178,7 +178,9 @@ class _Child:
         }
 
     def _run(self, command: Sequence[str], spec: Path | None) -> int | None:
-        environment = without_credentials({**os.environ, **self._hash_seed(), **self.environment})
+        environment = without_credentials(
+            {**os.environ, **launch.variables_of(self.tape.recording), **self.environment}
+        )
         if spec is not None:
             environment = launch.environment(spec, environment)
         try:
@@ -188,12 +190,6 @@ class _Child:
             return None
         except OSError as wrong:
             raise ReplayRefused(f"{command[0]} cannot be started: {wrong.strerror}", reason="no_code") from wrong
-
-    def _hash_seed(self) -> dict[str, str]:
-        snapshot = self.tape.recording.body(self.tape.started.bodies.get("snapshot"))
-        kept = snapshot.get("env") if isinstance(snapshot, dict) else None
-        seed = kept.get("PYTHONHASHSEED") if isinstance(kept, dict) else None
-        return {"PYTHONHASHSEED": seed} if isinstance(seed, str) else {}
 
     def _read(self, file: Path, code: int | None, isolation: str) -> ReplayReport:
         try:

@@ -14,11 +14,15 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from agentloupe.ports.recording import Recording
 from agentloupe.verbs.onstart.sitecustomize import HERE, SPEC
 from agentloupe.words.errors import UsageError
 from agentloupe.words.jsontext import Json, dumps
 
-__all__ = ["command", "environment", "python_command", "write_spec"]
+__all__ = ["MODEL_URLS", "command", "environment", "python_command", "variables_of", "write_spec"]
+
+MODEL_URLS = "LOUPE_MODEL_URLS"
+"""The variable of the setting `model_urls`."""
 
 _EXAMPLE = "agentloupe run -- python my_agent.py ARGS"
 _DEAF = {"E": "ignores the environment", "I": "ignores the environment", "S": "leaves out what is done at the start"}
@@ -36,6 +40,17 @@ def environment(spec: Path, base: Mapping[str, str] | None = None) -> dict[str, 
     known = dict(os.environ if base is None else base)
     others = [place for place in known.get("PYTHONPATH", "").split(os.pathsep) if place and place != HERE]
     return {**known, SPEC: str(spec), "PYTHONPATH": os.pathsep.join([HERE, *others])}
+
+
+def variables_of(recording: Recording) -> dict[str, str]:
+    """The variables under which a recorded program is run again: the seed of its hashes, its further addresses of models."""
+    started = next((event for event in recording.events if event.type == "run.started"), None)
+    snapshot = recording.body(started.bodies.get("snapshot")) if started is not None else None
+    known = snapshot if isinstance(snapshot, dict) else {}
+    kept, urls = known.get("env"), known.get("model_urls")
+    seed = kept.get("PYTHONHASHSEED") if isinstance(kept, dict) else None
+    found = {MODEL_URLS: ",".join(map(str, urls))} if isinstance(urls, list) else {}
+    return {**found, "PYTHONHASHSEED": seed} if isinstance(seed, str) else found
 
 
 def command(script: Sequence[str]) -> list[str]:

@@ -338,7 +338,9 @@ def resume_command(
         }
         spec = launch.write_spec(place / "session.json", "resume", fields)
         words = launch.python_command(command)
-        told = launch.environment(spec, {**os.environ, **(environment or {})})
+        told = launch.environment(
+            spec, {**os.environ, **launch.variables_of(where.recording(run_id)), **(environment or {})}
+        )
         try:
             code = run_child(words, environment=told, insist=False)
         except OSError as wrong:

@@ -64,8 +64,9 @@ class Ran:
 
 
 _WAY = (
-    "            Clients of model SDKs are seen by themselves; wrap any other with loupe.wrap(client), or put\n"
-    "            @loupe.agent on the entry point and @loupe.tool on its tools."
+    "            Clients of openai and anthropic are seen by themselves, and so are requests of httpx and requests to\n"
+    "            addresses of models; name others with --model-url, or put @loupe.agent on the entry point and\n"
+    "            @loupe.tool on what asks."
 )
 
 
@@ -80,6 +81,7 @@ def run_recorded(
     insist: bool = False,
     watch: Path | None = None,
     more: Mapping[str, str] | None = None,
+    model_urls: Sequence[str] = (),
 ) -> Ran:
     """Runs a program, as typed behind `--`, to its end, with every agent in it recorded.
 
@@ -93,6 +95,7 @@ def run_recorded(
         insist: see `run_child`.
         watch: folder for what its code reads past the boundary; see `watching`.
         more: variables for it, over those of this process.
+        model_urls: addresses of models, besides those that are known and those of the settings.
 
     Raises:
         UsageError: there is no such program.
@@ -111,7 +114,7 @@ def run_recorded(
         out = None if output is None else output.fileno()
         code = run_child(
             words,
-            environment=launch.environment(spec, {**os.environ, **(more or {})}),
+            environment=launch.environment(spec, {**os.environ, **_models(model_urls), **(more or {})}),
             stdout=out,
             stderr=out,
             insist=insist,
@@ -119,6 +122,10 @@ def run_recorded(
         ran = _read(notes, code)
     _look_up(ran, db)
     return ran
+
+
+def _models(urls: Sequence[str]) -> dict[str, str]:
+    return {launch.MODEL_URLS: ",".join([*load().model_urls, *urls])} if urls else {}
 
 
 def _read(notes: Path, code: int) -> Ran:

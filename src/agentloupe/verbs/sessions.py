@@ -258,7 +258,8 @@ def without_secrets(argv: Sequence[str], rules: Rules) -> list[str]:
 def snapshot_of(settings: Settings, opening: Opening) -> Json:
     """What the start of an agent depends on. Never raises."""
     try:
-        return snapshot.take(settings.root, settings.env, opening)
+        taken = snapshot.take(settings.root, settings.env, opening)
+        return {**taken, "model_urls": list[Json](settings.model_urls)} if settings.model_urls else taken
     except Exception as wrong:  # noqa: BLE001  # an odd machine must not cost the agent its run
         return {"failed": error_name(wrong)}
 
