@@ -255,12 +255,31 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     with taped:
         try:
             result = yield
-        except (KeyboardInterrupt, pytest.skip.Exception, pytest.xfail.Exception, pytest.exit.Exception):
+        except _NO_VERDICT:
             raise
         except BaseException as raised:  # noqa: BLE001  # judged below, together with the replay
             error = raised
+    if taped.is_outdated():
+        taped = taped.anew()
+        error = _once_more(item, taped)
     _judge(item, taped, error)
     return result
+
+
+_NO_VERDICT: Final = (KeyboardInterrupt, pytest.skip.Exception, pytest.xfail.Exception, pytest.exit.Exception)
+"""What ends a test without saying anything of it."""
+
+
+def _once_more(item: pytest.Item, taped: Taped) -> BaseException | None:
+    """Runs a test again, with the fixtures that it has, to record it; gives what it raised."""
+    with taped:
+        try:
+            item.runtest()
+        except _NO_VERDICT:
+            raise
+        except BaseException as raised:  # noqa: BLE001  # judged by the caller
+            return raised
+    return None
 
 
 def _taped(item: pytest.Item, marker: pytest.Mark) -> Taped:

@@ -161,22 +161,52 @@ def test_a_changed_agent_fails_with_the_report_and_without_a_traceback_of_ours(p
     assert {name: (project.path / name).read_bytes() for name in files(project)} == before
 
 
-def test_one_changed_recording_is_made_anew_and_its_difference_is_shown(project: pytest.Pytester) -> None:
+OWN = "recordings/test_agents/TestOwn.test_own.loupe"
+FORMS = [
+    ("test_agents.py::test_fixture", "recordings/refund.loupe", "1"),
+    ("test_agents.py::TestOwn::test_own", OWN, "3"),
+    ("recordings/refund.loupe", "recordings/refund.loupe", "1"),
+    ("test_folder.py", OWN, "3"),
+]
+"""By fixture, by marker, by folder, by marked folder: the test, its recording, the number of its order."""
+
+
+@pytest.mark.parametrize("mode", ["all", "new_episodes"])
+def test_one_changed_recording_is_made_anew_and_its_difference_is_shown(project: pytest.Pytester, mode: str) -> None:
     run(project).assert_outcomes(passed=3)
-    project.makepyfile(my_agent=CHANGED)
-    before = {name: (project.path / name).read_bytes() for name in files(project)}
-    result = run(project, "--record-mode=all", "test_agents.py::test_fixture")
-    result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(
-        [
-            "recorded recordings/refund.loupe anew: support-* -> support-*",
-            "  step 1 tool look_up: input differs",
-            "    input order: A-1 -> a-1",
-        ]
+    project.makeini(
+        "[pytest]\npythonpath = .\naddopts = -p no:cacheprovider\n"
+        "loupe_recordings = recordings\nloupe_agent = my_agent:support\n"
     )
+    project.makepyfile(
+        my_agent=CHANGED,
+        test_folder="""
+        import pytest, my_agent
+        @pytest.mark.loupe_recordings("recordings/test_agents")
+        def test_all(replay, recording):
+            replay(recording, my_agent.support)
+        """,
+    )
+    before = {name: (project.path / name).read_bytes() for name in files(project)}
+    for wanted, file, number in FORMS:
+        (project.path / file).write_bytes(before[file])
+        asked = len(calls(project))
+        result = run(project, f"--record-mode={mode}", wanted)
+        result.assert_outcomes(passed=1)
+        result.stdout.fnmatch_lines(
+            [
+                f"recorded {file} anew: support-* -> support-*",
+                "  step 1 tool look_up: input differs",
+                f"    input order: A-{number} -> a-{number}",
+            ]
+        )
+        assert (project.path / file).read_bytes() != before[file]
+        assert calls(project)[asked:] == [f"a-{number}"]
     changed = {name for name in files(project) if (project.path / name).read_bytes() != before[name]}
-    assert changed == {"recordings/refund.loupe"}
-    assert calls(project)[3:] == ["a-1"]
+    assert changed == {file for _, file, _ in FORMS}
+    run(project, "--record-mode=none", "--deselect", "test_agents.py::test_async", "test_agents.py").assert_outcomes(
+        passed=2, deselected=1
+    )
 
 
 def test_new_episodes_records_what_is_missing_or_no_longer_agrees(project: pytest.Pytester) -> None:
@@ -188,10 +218,20 @@ def test_new_episodes_records_what_is_missing_or_no_longer_agrees(project: pytes
     assert (project.path / "recordings/refund.loupe").read_bytes() == kept
     project.makepyfile(my_agent=CHANGED)
     result = run(project, "--record-mode=new_episodes")
-    # A test that starts its agent itself has run already when the difference is seen: it is recorded with `all`.
-    result.assert_outcomes(passed=2, failed=1)
+    result.assert_outcomes(passed=3)
     result.stdout.fnmatch_lines(["recorded recordings/refund.loupe anew: *"])
-    assert calls(project)[4:] == ["a-1", "a-2"]
+    assert calls(project)[4:] == ["a-1", "a-2", "a-3"]
+
+
+def test_a_marked_test_that_fails_when_it_runs_once_more_keeps_its_recording(project: pytest.Pytester) -> None:
+    run(project).assert_outcomes(passed=3)
+    kept = (project.path / OWN).read_bytes()
+    project.makepyfile(my_agent=CHANGED.replace('"refunded" if', '"sent back" if'))
+    result = run(project, "--record-mode=new_episodes", "test_agents.py::TestOwn")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*AssertionError*", "*sent back*"])
+    assert (project.path / OWN).read_bytes() == kept
+    assert calls(project)[3:] == ["a-3"]
 
 
 def test_what_is_wrong_with_a_recording_is_never_mended_by_recording(project: pytest.Pytester) -> None:

@@ -76,6 +76,18 @@ class Taped:
     ) -> None:
         self._left.close()
 
+    def is_outdated(self) -> bool:
+        """Whether the test, which has run, no longer agrees, and is to be recorded anew then."""
+        replayer = self._replayer
+        return self._case.mode == "new_episodes" and replayer is not None and replayer.report().verdict == "diverged"
+
+    def anew(self) -> Taped:
+        """The time in which the test runs once more, to be recorded in place of what is there."""
+        again = Taped(replace(self._case, mode="all"))
+        refused = again.opened()
+        assert refused is None, "what is recorded needs no recording"
+        return again
+
     def told(self, error: BaseException | None) -> Told:
         """What the test has shown. `error`: what it raised; the recording of a test that failed is not written.
 
