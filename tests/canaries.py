@@ -95,7 +95,8 @@ def _unpacked(cell: bytes, *, whole: bool = True) -> Iterator[bytes]:
     if cell[:4] != _ZSTD:
         return
     read = 0
-    for unpack in (zstandard.ZstdDecompressor().decompressobj().decompress, envelopes.unpack, envelopes.unpack_step):
+    plainly = zstandard.ZstdDecompressor().decompressobj().decompress
+    for unpack in (plainly, envelopes.unpack, envelopes.unpack_step, envelopes.unpack_body):
         with suppress(zstandard.ZstdError, ValueError):
             yield unpack(cell)
             read += 1

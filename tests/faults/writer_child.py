@@ -31,7 +31,7 @@ def arm(author: Author, point: str) -> None:
     elif point == "before-bodies":
         bodies.put = die
     elif point == "after-bodies":
-        bodies._LINK = "INSERT INTO run_bodies SELECT die(?, ?), 1"
+        bodies._OWN = "INSERT INTO run_bodies SELECT die(?, ?), 1"
         author.writer._db._write_connection().create_function("die", 2, die)  # type: ignore[attr-defined]
     elif point == "before-events":
         writer.put_events = die

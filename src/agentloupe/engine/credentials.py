@@ -154,7 +154,7 @@ def mark(rule: str) -> str:
 # --- shapes -----------------------------------------------------------------------------------------------------------
 
 
-_RARE = "JKQXZVGW92jqxz_-=:\\/IASvwykbpcuAmdgflhr.nstoaie "
+_RARE = "JKQXZVGW_-92jqxz=:\\/IASvwykbpcuAmdgflhr.nstoaie "
 """Characters by how seldom they stand in text and JSON, roughly: one character is found twenty times faster than two."""
 
 
@@ -247,8 +247,13 @@ class Look:
         """The shapes to try, as bits by their place."""
         found, low = 0, text.lower()
         for chars, fold, needles in self._tables:
-            if not chars or any(char in text for char in chars):
-                found |= _found(needles, low if fold else text)
+            for char in chars:
+                if char in text:
+                    break
+            else:
+                if chars:
+                    continue
+            found |= _found(needles, low if fold else text)
         return found
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
+from typing import NamedTuple
 
 from agentloupe.engine.credentials import BUILT_IN, mark
 from agentloupe.engine.scrubber import Found, Scrubber
@@ -95,8 +96,7 @@ def rules_from(stored: Json) -> Rules:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Scrubbed:
+class Scrubbed(NamedTuple):
     """A value after secret removal.
 
     Attributes:

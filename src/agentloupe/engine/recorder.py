@@ -563,7 +563,7 @@ class Recorder:
         self._going_on.pop(turn.place.call_id, None)
         why = self._book.failed
         denied = self._scribe.denied(turn.call, turn.place, turn.key, "store", ambient.now())
-        self._book.append(replace(denied, bodies=(*intent.bodies, *denied.bodies)))
+        self._book.append(denied._replace(bodies=(*intent.bodies, *denied.bodies)))
         raise EffectRefused(
             f"write effect {turn.call.name!r} was not started: its intent could not be stored",
             hint='mend the store, or set write_without_store = "allow"',

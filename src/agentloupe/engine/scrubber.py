@@ -5,8 +5,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import cast
+from typing import NamedTuple, cast
 
 import orjson
 
@@ -27,8 +26,7 @@ from agentloupe.words.jsontext import Json, dumps, loads
 __all__ = ["Found", "Scrubber", "dumps_like", "is_opaque", "shown"]
 
 
-@dataclass(frozen=True, slots=True)
-class _Memo:
+class _Memo(NamedTuple):
     """A list that was looked at: as it was, and what was removed from its elements, by index."""
 
     raw: list[Json]
@@ -87,7 +85,7 @@ class Scrubber:
         """A text without credentials; nothing is remembered of it, so that it may be a part that will never come again."""
         if len(text) < _SHORTEST or is_opaque(text):
             return text
-        new, failed = self._apply(text)
+        new, failed = self._apply(text, self._look.at(text))
         if failed is not None:
             return mark(f"withheld:{failed}")
         return self._json_text(new, 0) if text[:1] in _JSON_BEGINS else new
@@ -118,13 +116,13 @@ class Scrubber:
         changed: dict[str, Json] | None = None
         clean = self._clean
         names = tuple(value)
-        rules, long, odd = self._plans[names] if names in self._plans else self._plan_of(names)
-        for name, rule in zip(names, rules, strict=True):
-            item = value[name]
+        rules, long, odd = self._plans.get(names) or self._plan_of(names)
+        for name, item, rule in zip(names, value.values(), rules):  # noqa: B905  # a strict zip takes longer
             kind = item.__class__
-            if rule is None and ((kind is str and item in clean) or kind in _NO_TEXT):
-                continue
-            if rule is _OPAQUE and kind is str:
+            if rule is None:
+                if (kind is str and item in clean) or kind in _NO_TEXT:
+                    continue
+            elif rule is _OPAQUE and kind is str:
                 continue
             start = len(found.removed), len(found.withheld)
             if rule is None:
@@ -321,7 +319,11 @@ class Scrubber:
     def _text(self, text: str, found: Found, depth: int) -> str:
         if len(text) < _SHORTEST or is_opaque(text):
             return text
-        new, withheld = self._apply(text)
+        may = self._look.at(text)
+        if not may and not self._broken and text[0] not in _JSON_BEGINS:
+            self._remember(text)
+            return text
+        new, withheld = self._apply(text, may)
         if withheld is None and depth < self.DEPTH and text[:1] in _JSON_BEGINS:
             new = self._json_text(new, depth)
         if withheld is not None:
@@ -334,11 +336,10 @@ class Scrubber:
         found.removed.append("")
         return new
 
-    def _apply(self, text: str) -> tuple[str, str | None]:
-        """The text after all shapes, and the name of the rule that failed, if one did."""
+    def _apply(self, text: str, may: int) -> tuple[str, str | None]:
+        """The text after the shapes that `may` find something, and the name of the rule that failed, if one did."""
         if self._broken:
             return text, self._broken[0]
-        may = self._look.at(text)
         for at, shape in enumerate(self._shapes) if may else ():
             if not may >> at & 1:
                 continue

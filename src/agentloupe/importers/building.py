@@ -180,7 +180,7 @@ class RunBuilder:
         )
         entry = self._scribe.started(started, at)
         (draft,) = entry.drafts
-        self._take(replace(entry, drafts=(replace(draft, bodies={**draft.bodies, "raw": self._raw.digest}),)))
+        self._take(entry._replace(drafts=(replace(draft, bodies={**draft.bodies, "raw": self._raw.digest}),)))
 
     def finish(
         self,

@@ -18,7 +18,6 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, cast
 
@@ -28,6 +27,7 @@ from agentloupe.words.canonical import (
     ListHash,
     both_forms,
     canonical,
+    canonicals,
     digest_bytes,
     dumps,
     hashed,
@@ -35,7 +35,7 @@ from agentloupe.words.canonical import (
     loads,
     request_key,
 )
-from agentloupe.words.jsontext import Known, begun, quoted
+from agentloupe.words.jsontext import Known, begun, quoted, trusted
 
 __all__ = ["APART", "MARKS", "Body", "Packed", "Packer", "needs", "unpack"]
 
@@ -58,8 +58,7 @@ _REF = re.compile(rb'\{"\$ref":"([0-9a-f]{64})"\}')
 _LIST = b'{"$list":{'
 
 
-@dataclass(frozen=True, slots=True)
-class Body:
+class Body(NamedTuple):
     """Bytes to store.
 
     Attributes:
@@ -73,16 +72,14 @@ class Body:
     refs: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Packed:
+class Packed(NamedTuple):
     """A packed value: the digest of its body, and the bodies that this packer has not given out before."""
 
     digest: str
     bodies: list[Body]
 
 
-@dataclass(frozen=True, slots=True)
-class _Link:
+class _Link(NamedTuple):
     """A body in a chain of lists. `take`: it is the first so many items of `base`, then its own; -1: something else."""
 
     digest: str
@@ -91,8 +88,7 @@ class _Link:
     depth: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Whole:
+class _Whole(NamedTuple):
     """A list that is to be packed, with its hash."""
 
     items: list[Json]
@@ -159,6 +155,7 @@ class Packer:
         self._known: dict[str, list[_Known]] = {}
         self._rests: dict[bytes, _Rest] = {}
         self._new: list[Body] = []
+        self._longest = 0
 
     def pack(self, value: Json, *, shared_lists: bool = False) -> Packed:
         """Packs a value. With `shared_lists` its `SHARED_LISTS` are told by what they share with earlier ones.
@@ -265,9 +262,10 @@ class Packer:
 
     def _rest(self, value: dict[str, Json]) -> _Rest:
         """A request without its lists; most requests of a run have the same one."""
-        sorted_text, text = both_forms(value) if value else (b"{}", b"{}")
-        known = self._rests.get(text)
+        text = trusted(value)
+        known = None if text is None else self._rests.get(text)
         if known is None:
+            sorted_text, text = both_forms(value)
             known = _Rest(sorted_text, {name: self._part(item, _LEVELS) for name, item in value.items()})
             if len(self._rests) >= _RESTS:
                 self._rests.clear()
@@ -279,41 +277,52 @@ class Packer:
         """What stands for a list in its request, and the list's digest."""
         known = self._known.get(name, [])
         text, before, nulls = begun(items, known)
-        start = 0 if before is None else before.count
-        forms = [both_forms(item) for item in items[start:]]
-        state = (
-            before.hash
-            if before is not None and not forms
-            else hashed((form for form, _ in forms), None if before is None else before.hash)
-        )
-        whole = _Whole(items, dumps(items) if text is None else text, nulls, state)
-        if len(whole.text) <= _SMALL_LIST:
-            return self._inner(items, whole.text, _LEVELS), state.hexdigest()
-        if before is not None and not forms:
+        if text is None:
+            text = dumps(items)
+        if before is not None and before.count == len(items):
+            if len(text) <= _SMALL_LIST:
+                return self._inner(items, text, _LEVELS), before.hex
             made = before
-        elif before is None or _goes_on(before, items, known):
-            made, before = self._by_difference(whole, known)
         else:
-            new = [self._part(item, _LEVELS, own) for item, (_, own) in zip(items[start:], forms, strict=True)]
-            made = self._continue(before, start, new, whole)
+            new = items if before is None else items[before.count :]
+            own = text[1:-1] if before is None else text[len(before.inside) + (before.count > 0) : -1]
+            state = hashed(canonicals(new, own), None if before is None else before.hash)
+            if len(text) <= _SMALL_LIST:
+                return self._inner(items, text, _LEVELS), state.hexdigest()
+            whole = _Whole(items, text, nulls, state)
+            if before is None or _goes_on(before, items, known):
+                made, before = self._by_difference(whole, known)
+            else:
+                made = self._continue(before, before.count, self._parts_of(new, own), whole)
         self._put(name, made, before)
         return b'{"$ref":"%s"}' % made.link.digest.encode(), made.hex
 
+    def _parts_of(self, items: list[Json], text: bytes) -> bytes:
+        """What stands for some items inside a body, with commas between them. `text`: their plain text, the same way."""
+        if len(text) <= APART and not (b"$" in text and _MARK.search(text)):
+            return text
+        return b",".join(self._part(item, _LEVELS) for item in items)
+
     def _put(self, name: str, made: _Known, instead_of: _Known | None) -> None:
         """Puts a list in front of those that are remembered; the oldest go when there are too many."""
-        kept = [made, *(k for k in self._known.get(name, ()) if k is not instead_of)][: self._remember]
-        while len(kept) > 1 and sum(len(k.inside) for k in kept) > _REMEMBER_BYTES:
-            kept.pop()
+        known = self._known.get(name, ())
+        if known and known[0] is made:
+            return
+        kept = [made, *(k for k in known if k is not instead_of)][: self._remember]
+        self._longest = max(self._longest, len(made.inside))
+        if self._longest * self._remember > _REMEMBER_BYTES:
+            while len(kept) > 1 and sum(len(k.inside) for k in kept) > _REMEMBER_BYTES:
+                kept.pop()
         self._known[name] = kept
 
     def _continue(
-        self, before: _Known, take: int, new: list[bytes], whole: _Whole, texts: list[bytes] | None = None
+        self, before: _Known, take: int, new: bytes, whole: _Whole, texts: list[bytes] | None = None
     ) -> _Known:
-        """A list that is the beginning of a known one, then new items."""
+        """A list that is the beginning of a known one, then new items (what stands for them, with commas)."""
         base = before.link
         while base.base is not None and base.take >= take:
             base = base.base  # the items that are kept were there before: a shorter chain says the same
-        return _Known(whole, self._told(base, take, b"[0,%d],[%s]" % (take, b",".join(new))), texts)
+        return _Known(whole, self._told(base, take, b"[0,%d],[%s]" % (take, new)), texts)
 
     def _told(self, base: _Link, take: int, parts: bytes) -> _Link:
         depth = base.depth + 1
@@ -339,8 +348,8 @@ class Packer:
         runs = list(_runs(best, texts))
         if len(runs) == 1 and runs[0][0] == 0:
             take = runs[0][1]
-            new = [self._part(v, _LEVELS, t) for v, t in zip(items[take:], texts[take:], strict=True)]
-            return self._continue(best, take, new, whole, texts), replaced
+            new = (self._part(v, _LEVELS, t) for v, t in zip(items[take:], texts[take:], strict=True))
+            return self._continue(best, take, b",".join(new), whole, texts), replaced
         if best.link.depth >= max(_LONG_CHAIN, len(items)):
             return self._anew(whole, texts), replaced
         return _Known(whole, self._told(best.link, -1, self._parts(runs, items, texts)), texts), replaced

@@ -6,8 +6,8 @@ import functools
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import Any, cast
+from dataclasses import replace
+from typing import Any, NamedTuple, cast
 
 from agentloupe.ports.ids import new_span_id
 from agentloupe.ports.protocols import Boundary, Perform
@@ -38,8 +38,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """Where a call stands: fixed when the call is made, before anything is awaited."""
 
     lane: str

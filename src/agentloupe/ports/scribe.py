@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from agentloupe.ports.ambient import Place, new_event_id
 from agentloupe.ports.pack import Body, Packer
@@ -40,8 +40,7 @@ _ASIDE = ("sent", "broken")
 _NOTHING: Attrs = NO_ATTRS
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """Drafts with their bodies, and how durable they must be before the caller goes on."""
 
     drafts: tuple[Draft, ...] = ()

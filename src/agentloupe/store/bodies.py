@@ -4,29 +4,31 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 from itertools import islice
+from typing import NamedTuple
 
 import zstandard
 
 from agentloupe.ports.pack import Body, needs
+from agentloupe.store import envelopes
 from agentloupe.store.database import Connection
 from agentloupe.words.canonical import digest_bytes
 from agentloupe.words.errors import Corrupt
 
 __all__ = ["ORPHAN", "Prepared", "prepare", "put", "read", "remove_orphans", "remove_run"]
 
-_RAW, _ZSTD = 0, 1
+_RAW, _ZSTD, _SHORT = 0, 1, 2
 _LEVEL = 3
-_SMALL = 128
-"""Bytes below which zstd hardly ever wins: its frame alone takes a dozen."""
+_SMALL = 256
+"""Bytes below which a body stays as it is: most of them are digests, which do not shrink, and text that hardly does."""
+_MIDDLE = 4096
+"""Bytes up to which a body is compressed against a sample, see `envelopes`; larger ones have enough of their own."""
 _AT_ONCE = 500
 _LARGEST = 1 << 30
 """Bytes that one body may have when it is unpacked."""
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
+class Prepared(NamedTuple):
     """A body as it will be stored. `data` may be compressed; `size` is the size before."""
 
     digest: str
@@ -55,9 +57,10 @@ def prepare(bodies: Iterable[Body], known: frozenset[str] | set[str]) -> list[Pr
 def _prepared(body: Body) -> Prepared:
     data, form = body.data, _RAW
     if len(data) > _SMALL:
-        packed = _local.compress(data)
+        short = len(data) <= _MIDDLE
+        packed = envelopes.pack_body(data) if short else _local.compress(data)
         if len(packed) < len(data):
-            data, form = packed, _ZSTD
+            data, form = packed, _SHORT if short else _ZSTD
     return Prepared(body.digest, form, len(body.data), data, body.refs)
 
 
@@ -71,11 +74,8 @@ def put(
     are noted now.
     """
     new = [b for b in bodies if b.digest not in known]
-    stored = _executed(conn, _PUT, [(rid, bytes.fromhex(b.digest), b.form, b.size, b.data) for b in new])
-    mine = [(rid, bytes.fromhex(b.digest)) for b in new]
-    _executed(conn, _LINK, mine)
-    if stored < len(new):
-        _executed(conn, _SHARE, mine)
+    if new:
+        _put_new(conn, rid, new)
     linked = {b.digest for b in new}
     todo = [*digests, *(ref for b in new for ref in b.refs)]
     while todo:
@@ -89,7 +89,19 @@ def put(
     return linked
 
 
+def _put_new(conn: Connection, rid: int, new: Sequence[Prepared]) -> None:
+    last = conn.execute("SELECT max(bid) FROM bodies").fetchone()[0] or 0
+    stored = _executed(conn, _PUT, [(rid, bytes.fromhex(b.digest), b.form, b.size, b.data) for b in new])
+    if stored == len(new):
+        conn.execute(_OWN, (rid, last))
+    else:  # some were there, of whatever run
+        mine = [(rid, bytes.fromhex(b.digest)) for b in new]
+        _executed(conn, _LINK, mine)
+        _executed(conn, _SHARE, mine)
+
+
 _PUT = "INSERT INTO bodies(rid, digest, form, size, data) VALUES (?, ?, ?, ?, ?) ON CONFLICT(digest) DO NOTHING"
+_OWN = "INSERT INTO run_bodies(rid, bid) SELECT ?, bid FROM bodies WHERE bid > ?"
 _LINK = "INSERT INTO run_bodies(rid, bid) SELECT ?, bid FROM bodies WHERE digest = ? ON CONFLICT DO NOTHING"
 _SHARE = """INSERT INTO body_runs(bid, rid) SELECT bid, ?1 FROM bodies WHERE digest = ?2 AND rid <> ?1
     ON CONFLICT DO NOTHING"""
@@ -144,9 +156,11 @@ def _plain(digest: str, form: object, data: object, where: str) -> bytes:
     if form == _RAW:
         return data
     try:
+        if form == _SHORT:
+            return envelopes.unpack_body(data)
         if form == _ZSTD and 0 <= zstandard.frame_content_size(data) <= _LARGEST:
             return _local.decompress(data)
-    except zstandard.ZstdError as error:
+    except (zstandard.ZstdError, ValueError) as error:
         raise _corrupt(digest, where) from error
     raise _corrupt(digest, where)
 

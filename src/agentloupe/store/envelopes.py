@@ -1,6 +1,7 @@
-"""Envelopes and headers of steps on disk, each kind compressed against a sample of what all of it has in common.
+"""Envelopes, headers of steps and short bodies on disk, each kind compressed against a sample of what all of it has in common.
 
 An envelope is some 600 bytes, mostly names and hex digits; alone it hardly shrinks, against the sample it takes less than half.
+A short body is an answer, or what a request has of its own: a frame of names around some text.
 The samples are part of the file's form: they are never edited. A better one gets another schema of the file.
 """
 
@@ -10,7 +11,7 @@ import threading
 
 import zstandard
 
-__all__ = ["pack", "pack_step", "unpack", "unpack_step"]
+__all__ = ["pack", "pack_body", "pack_step", "unpack", "unpack_body", "unpack_step"]
 
 _SAMPLE = (
     b'"error_class":"builtins.ValueError","why":"","finish_reason":"tool_calls","copied_source":"","parse_error":"",'
@@ -35,12 +36,27 @@ _STEP_SAMPLE = (
     b'","0",1,"",{"model":"","provider":"openai","finish_reason":"tool_calls","finish_reason":"stop",'
     b'"usage":{"prompt_tokens":10,"completion_tokens":5,"total_tokens":15},"input_tokens":10,"ms":0.1},null,1,2]'
 )
+_BODY_SAMPLE = (
+    b'{"type":"response.completed","object":"response","status":"completed","output":[{"type":"function_call","status":"completed"}],'
+    b'"http_version":"HTTP/1.1","reason_phrase":"OK","headers":[["content-type","application/json"],["x-request-id","req_"],["date",""]],'
+    b'"status":200,"text":"{\\"id\\":\\"chatcmpl-","error":null,"stop_reason":"end_turn","stop_reason":"tool_use","stop_sequence":null,'
+    b'"usage":{"input_tokens":1,"output_tokens":1},"content":[{"type":"tool_use","id":"toolu_01","name":"","input":{}},{"type":"text","text":""}]}'
+    b'{"model":"","messages":{"$ref":""},"tools":{"$ref":""},"temperature":0.2,"max_tokens":1024,"stream":true}'
+    b'{"$list":{"base":"","near":[""],"parts":[[0,10],[{"role":"tool","tool_call_id":"call_","content":""},'
+    b'{"role":"assistant","content":""},{"role":"user","content":""}]]}}'
+    b'{"id":"chatcmpl-","object":"chat.completion","created":1700000000,"model":"gpt-","choices":[{"index":0,"message":'
+    b'{"role":"assistant","content":null,"refusal":null,"annotations":[],"tool_calls":[{"id":"call_","type":"function",'
+    b'"function":{"name":"","arguments":"{\\""}}]},"logprobs":null,"finish_reason":"tool_calls"},{"finish_reason":"stop"}],'
+    b'"usage":{"prompt_tokens":1,"completion_tokens":1,"total_tokens":1,"prompt_tokens_details":{"cached_tokens":0,"audio_tokens":0}}}'
+)
 _LARGEST = 1 << 26
 """Bytes that an envelope or a header may have."""
 _LEVEL = -2
 """Quick: half the time of level 1 for a quarter more bytes."""
 _STEP_LEVEL = 1
 """Headers are fewer, and a third of them are hex digits, which only levels above 0 make smaller."""
+_BODY_LEVEL = 1
+"""With the sample it makes short bodies smaller than level 3 does without one, in three quarters of the time."""
 
 
 class _Local(threading.local):
@@ -53,6 +69,7 @@ class _Local(threading.local):
 
 
 _envelopes, _steps = _Local(_SAMPLE, _LEVEL), _Local(_STEP_SAMPLE, _STEP_LEVEL)
+_bodies = _Local(_BODY_SAMPLE, _BODY_LEVEL)
 
 
 def pack(envelope: bytes) -> bytes:
@@ -81,11 +98,23 @@ def unpack_step(stored: object) -> bytes:
     return _unpacked(stored, b"[", _steps)
 
 
+def pack_body(data: bytes) -> bytes:
+    """A short body compressed, whether that is smaller or not."""
+    return _bodies.compress(data)
+
+
+def unpack_body(stored: bytes) -> bytes:
+    """The body again. Raises like `unpack`."""
+    return _decompressed(stored, _bodies)
+
+
 def _unpacked(stored: object, plain: bytes, local: _Local) -> bytes:
     if not isinstance(stored, bytes):
         raise ValueError("not bytes")  # noqa: TRY004  # one kind of error for everything that was not packed
-    if stored.startswith(plain):
-        return stored
+    return stored if stored.startswith(plain) else _decompressed(stored, local)
+
+
+def _decompressed(stored: bytes, local: _Local) -> bytes:
     try:
         if not 0 < zstandard.frame_content_size(stored) <= _LARGEST:
             raise ValueError("no length")

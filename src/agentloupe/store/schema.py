@@ -57,7 +57,7 @@ TABLES = (
     ) WITHOUT ROWID""",
     # key = row of the run << 32 | idx
     "CREATE TABLE steps(key INTEGER PRIMARY KEY, row BLOB NOT NULL)",
-    # form: 0 as it is, 1 zstd. digest and size are of the bytes before compression. rid: the run that has it first;
+    # form: 0 as it is, 1 zstd, 2 zstd against the sample of short bodies. digest and size are of the bytes before compression. rid: the run that has it first;
     # others stand in body_runs, so that a body of one run, the common case, costs no row there.
     """CREATE TABLE bodies(
         bid INTEGER PRIMARY KEY,

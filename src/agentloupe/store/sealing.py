@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from agentloupe.words.errors import Corrupt
 from agentloupe.words.event import Draft, Event, Head, sealed_event
@@ -12,8 +12,7 @@ from agentloupe.words.seal import check_chain, link_bytes, sealed_form
 __all__ = ["Sealed", "after", "seal_drafts", "together", "whole_chain"]
 
 
-@dataclass(frozen=True, slots=True)
-class Sealed:
+class Sealed(NamedTuple):
     """Events with their canonical envelopes, and the new end of the chain."""
 
     events: tuple[Event, ...]

@@ -84,7 +84,7 @@ def _take_bodies(conn: Connection, rid: int, events: Iterable[Event], get: GetBo
         seen.update(some)
         found = [Body(digest, data, needs(data)) for digest, data in get(some).items()]
         prepared = body_rows.prepare(found, frozenset())
-        body_rows.put(conn, rid, [replace(body, refs=()) for body in prepared])
+        body_rows.put(conn, rid, [body._replace(refs=()) for body in prepared])
         todo.extend(ref for body in found for ref in body.refs if ref not in seen)
 
 

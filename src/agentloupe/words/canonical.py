@@ -34,6 +34,7 @@ __all__ = [
     "ListHash",
     "both_forms",
     "canonical",
+    "canonicals",
     "digest",
     "digest_bytes",
     "digest_parts",
@@ -177,6 +178,20 @@ def both_forms(value: Json) -> tuple[bytes, bytes]:
             if text.isascii() or not _beyond_bmp(text):
                 return sorted_text, text
     return canonical(value), dumps(value)
+
+
+def canonicals(items: list[Json], text: bytes) -> list[bytes]:
+    """The canonical form of each of some values, for one look at all of them. `text`: their exact text, however joined.
+
+    Raises like `canonical`.
+    """
+    types = tree_types(items, _printed_alike)
+    if types is not None and types <= PLAIN and (text.isascii() or not _beyond_bmp(text)):
+        try:
+            return [orjson.dumps(item, option=orjson.OPT_SORT_KEYS) for item in items]
+        except TypeError:
+            pass
+    return [canonical(item) for item in items]
 
 
 def _whole_arguments(value: Json) -> Json:

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Required, TypedDict, Unpack, get_args
+from typing import Any, Literal, NamedTuple, Required, TypedDict, Unpack, get_args
 
 from agentloupe.words.call import NO_ATTRS, Attrs, Kind, Nothing, Source
 from agentloupe.words.canonical import Json
@@ -310,8 +310,7 @@ def _set(said: Mapping[str, Any]) -> dict[str, Any]:
     return fields
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
+class Head(NamedTuple):
     """The end of a run's chain: number and hash of its last event (`0` and `GENESIS` before the first)."""
 
     sequence: int

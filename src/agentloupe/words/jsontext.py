@@ -30,6 +30,7 @@ __all__ = [
     "nonfinite_text",
     "quoted",
     "tree_types",
+    "trusted",
     "write",
 ]
 
@@ -179,6 +180,18 @@ class Begun(NamedTuple, Generic[K]):
     text: bytes | None
     known: K | None
     nulls: bool
+
+
+def trusted(value: list[Json] | dict[str, Json]) -> bytes | None:
+    """The exact text of a value whose types are known to be those of JSON; `None` where orjson cannot be trusted with it.
+
+    That is where it refuses a value, and where it may have written `null` for a float that JSON does not have.
+    """
+    try:
+        text = orjson.dumps(value, option=_NO_FOREIGN)
+    except TypeError:
+        return None
+    return None if b"null" in text and tree_types(value, _all_finite) is None else text
 
 
 def begun(items: list[Json], known: Iterable[K]) -> Begun[K]:
