@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures as futures
+import inspect
 import logging
 import os
 import threading
@@ -52,6 +53,51 @@ def in_threads(jobs: list[Callable[[], object]]) -> None:
     for thread in threads:
         thread.join(20)
         assert not thread.is_alive()
+
+
+# --- whose line it is ---------------------------------------------------------------------------------------------------
+
+
+def _submitted(pool: futures.ThreadPoolExecutor, who: int) -> None:
+    pool.submit(fetch, who=who)  # this line
+
+
+def _threaded(pool: futures.ThreadPoolExecutor, who: int) -> None:
+    thread = threading.Thread(target=fetch, kwargs={"who": who})
+    thread.start()  # this line
+    thread.join()
+
+
+def _tasked(pool: futures.ThreadPoolExecutor, who: int) -> None:
+    async def main() -> None:
+        await asyncio.gather(fetch_async(who=who), fetch_async())  # this line
+
+    asyncio.run(main())
+
+
+def _to_thread(pool: futures.ThreadPoolExecutor, who: int) -> None:
+    async def main() -> None:
+        await asyncio.to_thread(fetch, who=who)  # this line
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("way", [_submitted, _threaded, _tasked, _to_thread])
+def test_a_call_that_was_handed_away_is_of_the_line_that_handed_it(way: Callable[..., None]) -> None:
+    who = [1]
+
+    def program() -> Any:
+        with futures.ThreadPoolExecutor(1) as pool:
+            way(pool, who[0])
+        return None
+
+    one = made(program, 1)
+    who[0] = 2
+    report, _, _ = replayed(one)
+    assert report.divergence is not None
+    source, first = inspect.getsourcelines(way)
+    line = first + next(n for n, text in enumerate(source) if "this line" in text)
+    assert str(report.divergence.caller) == f"{__file__}:{line}", report.text()
 
 
 # --- older than the run -------------------------------------------------------------------------------------------------

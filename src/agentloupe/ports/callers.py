@@ -5,9 +5,13 @@ from __future__ import annotations
 import inspect
 import os
 from dataclasses import dataclass, field
+from types import CodeType
 
-__all__ = ["Caller", "caller", "is_users"]
+from agentloupe.ports.surroundings import Home, here
 
+__all__ = ["Caller", "caller", "is_users", "made_here"]
+
+_STEPS = os.path.join("asyncio", "events.py")
 _OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
@@ -30,10 +34,15 @@ def is_users(file: str) -> bool:
 
 
 def caller() -> Caller | None:
-    """The innermost frame that is neither Loupe's nor an installed library's: the user's line that made the call."""
+    """The innermost frame that is neither Loupe's nor an installed library's: the user's line that made the call.
+
+    A call that is handed to a task, a thread or a pool has none: then the line that did so, where a replay has seen that.
+    """
     frame = inspect.currentframe()
+    there = here()
+    maker = there.lane.made_at if there is not None else None
     fallback: Caller | None = None
-    while frame is not None:
+    while frame is not None and not (maker is not None and _begins_a_step(frame.f_code)):
         file = frame.f_code.co_filename
         if not file.startswith(_OWN) and not file.startswith("<"):
             found = Caller(file, frame.f_lineno, frame.f_code.co_qualname)
@@ -41,4 +50,17 @@ def caller() -> Caller | None:
                 return found
             fallback = fallback or found
         frame = frame.f_back
-    return fallback
+    return maker if isinstance(maker, Caller) else fallback
+
+
+def _begins_a_step(code: CodeType) -> bool:
+    """Below this frame is the loop, and what runs it; the task was made elsewhere."""
+    return code.co_name == "_run" and code.co_filename.endswith(_STEPS)
+
+
+def made_here(home: Home) -> Home:
+    """A task, a thread or a work item that is made by the running code: a replay, which names lines, remembers where."""
+    schedule = home.root.schedule
+    if schedule is not None and schedule.follows:
+        home.root.lane.made_at = caller()
+    return home

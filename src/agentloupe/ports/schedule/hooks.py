@@ -16,6 +16,7 @@ from contextvars import Context, copy_context
 from typing import Any, Final, cast
 
 from agentloupe.ports import surroundings
+from agentloupe.ports.callers import made_here
 from agentloupe.ports.schedule.core import Item
 from agentloupe.ports.schedule.gate import HOOKED, OUTSIDE, Gate, gate_of, plain_threadsafe
 from agentloupe.ports.schedule.lanes import stable_hash
@@ -92,7 +93,7 @@ def _create_task(loop: Any, coro: Coroutine[Any, Any, Any], **options: Any) -> A
     if there is None or there.inner:
         return _plain_create_task(loop, coro, **options)
     schedule = there.schedule
-    home = there.child("a", thread=loop._thread_id or threading.get_ident())
+    home = made_here(there.child("a", thread=loop._thread_id or threading.get_ident()))
     if schedule is not None:
         schedule.lanes += 1
     with surroundings.replaced(home.root):  # the task copies this context, where it is given none

@@ -18,9 +18,10 @@ class Lane:
         calls: how many calls were made in it.
         timers, futures: how many timers and futures.
         thread: the thread that runs it, once that is known.
+        made_at: the line that made it, where somebody may ask.
     """
 
-    __slots__ = ("_kids", "_remote", "calls", "futures", "path", "thread", "timers")
+    __slots__ = ("_kids", "_remote", "calls", "futures", "made_at", "path", "thread", "timers")
 
     def __init__(self, path: str, calls: int = 0, *, thread: int | None = None) -> None:
         self.path = path
@@ -28,6 +29,7 @@ class Lane:
         self.timers = 0
         self.futures = 0
         self.thread = thread
+        self.made_at: object = None
         self._kids = 0
         self._remote = 0
 

@@ -16,6 +16,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final, cast
 
 from agentloupe.ports import surroundings
+from agentloupe.ports.callers import made_here
 from agentloupe.ports.schedule import plain
 from agentloupe.ports.schedule.core import Schedule, Strand
 from agentloupe.ports.schedule.threads import InnerHome, Me, ThreadHome, end_lane, me
@@ -204,7 +205,7 @@ def _submit(self: ThreadPoolExecutor, fn: Callable[..., Any], /, *args: Any, **k
         work = _at(InnerHome(there), functools.partial(fn, *args, **kwargs))
         return _count_other(self, _plain_submit(self, work))
     schedule, mine = there.schedule, me()
-    home = ThreadHome(there.child("p").root)
+    home = ThreadHome(made_here(there.child("p")).root)
     if schedule is None or mine is None:
         return _plain_submit(self, _at(home, functools.partial(fn, *args, **kwargs)))
     schedule.lanes += 1

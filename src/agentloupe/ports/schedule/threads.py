@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, cast
 
 from agentloupe.ports import surroundings
+from agentloupe.ports.callers import made_here
 from agentloupe.ports.schedule import plain
 from agentloupe.ports.schedule.core import Item, Schedule, Strand
 from agentloupe.ports.surroundings import Home, Surroundings, here
@@ -137,7 +138,7 @@ def _start(self: threading.Thread) -> None:
         self.run = _at_home(InnerHome(there), self.run)
         return plain.start(self)
     schedule = there.schedule
-    home = ThreadHome(there.child("t").root)
+    home = ThreadHome(made_here(there.child("t")).root)
     if schedule is None or schedule.closed:
         self.run = _at_home(home, self.run)
         return plain.start(self)
