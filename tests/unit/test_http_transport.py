@@ -177,3 +177,24 @@ def test_outside_a_run_nothing_happens(server: Server) -> None:
 def test_requests_of_another_library_are_refused() -> None:
     with pytest.raises(UsageError, match="cannot be sent"):
         http_transport().handle_request(object())
+
+
+@pytest.mark.usefixtures("workdir")
+@pytest.mark.parametrize("library", ["httpx", "httpx2"])
+def test_a_query_belongs_to_the_request_of_a_model_but_not_its_key(library: str, server: Server) -> None:
+    url = f"{server.url}/v1/chat/completions?api-version="
+    agent = _ask(library, False, f"{url}3&key=LOUPE-CANARY-1")
+    run_id = loupe.record(agent).run_id
+    (step,) = _steps(run_id)
+    body = loupe.open_store().recording(run_id).body(step.input_digest)
+    assert body == {**BODY, "extra_query": {"api-version": "3"}}
+    assert loupe.replay(run_id, _ask(library, False, f"{url}3&key=other")).passed
+    other = loupe.replay(run_id, _ask(library, False, f"{url}4&key=LOUPE-CANARY-1")).divergence
+    assert other is not None
+    assert [change.path for change in other.changes] == [("extra_query", "api-version")]
+    fork = loupe.fork(run_id, agent, from_step=1, extra={"extra_query": {"api-version": "5"}})
+    assert fork.candidates[0].status == "ok"
+    assert server.seen[-1].query == "key=LOUPE-CANARY-1&api-version=5"
+    assert json.loads(server.seen[-1].body) == BODY
+    loupe.fork(run_id, agent, from_step=1, temperature=0.5)
+    assert server.seen[-1].query == "api-version=3&key=LOUPE-CANARY-1"

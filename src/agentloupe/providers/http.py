@@ -113,20 +113,23 @@ class _Exchange(HttpCall):
     """One request of `httpx` or `httpx2`."""
 
     def __init__(self, request: Any, *, asynchronous: bool = False) -> None:
-        super().__init__(request.method, str(request.url), request.content)
+        super().__init__(request.method, str(request.url), request.content, request.headers.get("content-type", ""))
         self._request = request
         self._asynchronous = asynchronous
 
     def made(self, send: Callable[[Any], object]) -> Call:
         """The call; `send` sends a request."""
-        return self.call(stored, lambda answer: rebuilt(answer, self._request), lambda body: send(self._edited(body)))
+        return self.call(
+            stored, lambda answer: rebuilt(answer, self._request), lambda body, query: send(self._edited(body, query))
+        )
 
-    def _edited(self, body: Json) -> Any:
-        """The same request with another JSON body."""
+    def _edited(self, body: Json, query: str | None) -> Any:
+        """The same request with another JSON body, and another query."""
         request = self._request
+        url = request.url if query is None else request.url.copy_with(query=query.encode("ascii"))
         headers = [(name, value) for name, value in request.headers.raw if name.lower() not in _OF_THE_BODY]
         return library_of(request).Request(
-            request.method, request.url, headers=headers, content=json_bytes(body), extensions=request.extensions
+            request.method, url, headers=headers, content=json_bytes(body), extensions=request.extensions
         )
 
     def head(self, response: Any) -> Json:

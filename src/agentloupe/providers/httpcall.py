@@ -5,21 +5,24 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final, cast
 from urllib.parse import urlsplit
 
 from agentloupe.ports.streams import Streamed
 from agentloupe.providers import chat
 from agentloupe.providers.assembling import is_done
 from agentloupe.providers.exchange import facts_of
+from agentloupe.providers.httpasked import body_asked, query_asked, query_in_order, query_text
 from agentloupe.providers.httpstream import told
 from agentloupe.providers.sending import Sending, on_its_way
 from agentloupe.words.call import Attrs, Call
 from agentloupe.words.canonical import Json
 from agentloupe.words.errors import NotRebuildable
-from agentloupe.words.exchange import body_members
 
 __all__ = ["HttpCall", "json_bytes"]
+
+_KEYS: Final = frozenset({"key", "sig", "signature"})
+"""Parameters of a model's URL that are credentials where their names alone do not say so."""
 
 
 class HttpCall:
@@ -28,15 +31,17 @@ class HttpCall:
     Args:
         method, url: of the request.
         content: its body, whole; `None` where it cannot be read without using it up.
+        content_type: the header of that name.
 
     Attributes:
         asked: whether it asks for a stream.
     """
 
-    def __init__(self, method: str, url: str, content: bytes | None) -> None:
+    def __init__(self, method: str, url: str, content: bytes | None, content_type: str) -> None:
         self._method = method
         self._url = url
         self._content = content
+        self._content_type = content_type
         address = urlsplit(url)
         self._path, self._query = address.path, address.query
         body = _json_of(content or b"")
@@ -49,36 +54,42 @@ class HttpCall:
         self,
         encode: Callable[[Any], Json],
         decode: Callable[[dict[str, Json]], object],
-        resend: Callable[[Json], object],
+        resend: Callable[[dict[str, Json], str | None], object],
     ) -> Call:
         """The call.
 
         Args:
             encode: a whole response to a stored exchange.
             decode: the reverse.
-            resend: sends the request with another JSON body.
+            resend: sends the request with another JSON body, and with another query where that is not `None`.
         """
         endpoint = chat.endpoint_of(self._path)
         facts: Attrs = {"provider": chat.provider_of(self._url), "method": self._method}
         if self._model:
             facts = {**chat.request_facts(self._body, self._path), **facts, "endpoint": endpoint}
-        body = {} if self._content is None else body_members(self._content)
-        other: dict[str, Json] = {"path": self._path, "query": self._query, "body": body}
 
         def decoded(answer: Json) -> object:
             if not isinstance(answer, dict):
                 raise NotRebuildable(f"the recorded answer of {endpoint} is no exchange")
             return decode(answer)
 
+        def again(asked: Json) -> object:
+            body = dict(cast("dict[str, Json]", asked))
+            query = body.pop(chat.QUERY, None) or {}
+            known = query_asked(self._query)
+            if not isinstance(query, dict) or query == _told(known):
+                return resend(body, None)
+            return resend(body, query_text({**{k: v for k, v in known.items() if k in _KEYS}, **query}))
+
         return Call(
             kind="llm" if self._model else "other",
             name=self._name(endpoint),
-            input=self._body if self._model else other,
+            input=self._asked(),
             attrs=facts,
             encode=lambda answer: told(answer, model=self._model) if isinstance(answer, Streamed) else encode(answer),
             decode=decoded,
             facts=facts_of,
-            resend=resend if self._model else None,
+            resend=again if self._model else None,
             lost=(("$.body", "a body that can be read once"),) if self._content is None else (),
             streamed=True,
         )
@@ -87,6 +98,13 @@ class HttpCall:
         if self._model and self._operation is not None:
             return chat.step_name(self._body, self._operation, self._path)
         return f"{self._method} {endpoint}"
+
+    def _asked(self) -> dict[str, Json]:
+        if self._model:
+            query = _told(query_asked(self._query))
+            return {**self._body, chat.QUERY: query} if query else self._body
+        body = {} if self._content is None else body_asked(self._content, self._content_type)
+        return {"path": self._path, "query": query_in_order(self._query), "body": body}
 
     def done(self, streamed: Streamed) -> bool:
         """Whether a stream says no more."""
@@ -104,6 +122,11 @@ class HttpCall:
                 sending.tries.end(error=type(error).__name__)
                 raise
             sending.tries.end(status=seen[0])
+
+
+def _told(query: dict[str, Json]) -> dict[str, Json]:
+    """A query without what lets a program in."""
+    return {name: value for name, value in query.items() if name not in _KEYS}
 
 
 def json_bytes(body: Json) -> bytes:

@@ -13,6 +13,7 @@ from functools import cache
 from http.client import HTTPMessage
 from types import SimpleNamespace
 from typing import Any, cast
+from urllib.parse import urlsplit, urlunsplit
 
 from agentloupe.ports.streams import Stream, open_stream
 from agentloupe.providers.httpcall import HttpCall, json_bytes
@@ -59,7 +60,7 @@ def send_recorded(adapter: Any, request: Any, really: Callable[[Any], Any], stre
         really: sends a request.
         streamed: whether the body is left to be read.
     """
-    wanted = HttpCall(request.method, request.url, content_of_request(request))
+    wanted = HttpCall(request.method, request.url, content_of_request(request), request.headers.get("Content-Type", ""))
 
     def send(asked: Any = request) -> Any:
         with wanted.tried() as seen:
@@ -72,7 +73,7 @@ def send_recorded(adapter: Any, request: Any, really: Callable[[Any], Any], stre
     def again(answer: dict[str, Json]) -> Any:
         return adapter.build_response(request, _Raw(answer, None, content_of(answer)))
 
-    call = wanted.call(_stored, again, lambda body: send(_edited(request, body)))
+    call = wanted.call(_stored, again, lambda body, query: send(_edited(request, body, query)))
     reply = open_stream(call, send, lambda response: _head(response) if streamed else None, wanted.done)
     if reply.stream is None:
         return reply.value
@@ -90,8 +91,10 @@ def content_of_request(request: Any) -> bytes | None:
     return b"" if body is None else bytes(body) if isinstance(body, bytes | bytearray) else None
 
 
-def _edited(request: Any, body: Json) -> Any:
+def _edited(request: Any, body: Json, query: str | None) -> Any:
     changed = request.copy()
+    if query is not None:
+        changed.url = urlunsplit(urlsplit(str(changed.url))._replace(query=query))
     changed.prepare_body(json_bytes(body), None)
     return changed
 
