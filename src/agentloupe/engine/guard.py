@@ -15,7 +15,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import sysconfig
 import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -24,6 +23,7 @@ from functools import cache
 from typing import Any, Final, NoReturn, cast
 
 from agentloupe.ports.ambient import Caller, caller, of_a_run
+from agentloupe.ports.callers import HARMLESS, asker
 
 __all__ = ["KEYS", "Leak", "placeholder_keys", "sealed_off", "unshare_command", "without_credentials"]
 
@@ -40,14 +40,6 @@ _SPAWNING = (
     *("pty.spawn", "os.startfile", "_winapi.CreateProcess"),
 )
 _REFUSED: Final[Mapping[str, str]] = {**_NETWORK, **dict.fromkeys(_SPAWNING, "starting a process")}
-
-_STDLIB = sysconfig.get_paths()["stdlib"]
-_HARMLESS: frozenset[str] = frozenset(
-    os.path.join(_STDLIB, *parts) for parts in (("platform.py",), ("uuid.py",), ("ctypes", "util.py"))
-)
-"""Parts of the standard library that ask small system programs about the machine, and can do without an answer."""
-
-_PASSED_THROUGH = frozenset({__file__, *(os.path.join(_STDLIB, name) for name in ("subprocess.py", "os.py"))})
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +67,7 @@ _refusing: list[Refuse] = []
 def _hook(event: str, args: tuple[object, ...]) -> None:
     if not _refusing or event not in _REFUSED:
         return
-    if _asked_by_the_library():
+    if asker() in HARMLESS:
         raise OSError("refused while a replay runs")
     raise _refusing[-1](Leak(event, _REFUSED[event], _target(event, args), caller()))
 
@@ -166,14 +158,6 @@ def _peer(sock: socket.socket) -> str:
 def _fork_exec(*args: Any, **_: Any) -> NoReturn:
     program = next(iter(args[1] or ()), "") if len(args) > 1 else ""
     raise _refusing[-1](Leak("fork_exec", "starting a process", os.path.basename(_text(program)), caller()))
-
-
-def _asked_by_the_library() -> bool:
-    """Whether the attempt comes straight out of one of the `_HARMLESS` modules."""
-    frame = sys._getframe(2)  # pyright: ignore[reportPrivateUsage]  # the documented way to one's own stack
-    while frame is not None and frame.f_code.co_filename in _PASSED_THROUGH:
-        frame = frame.f_back
-    return frame is not None and frame.f_code.co_filename in _HARMLESS
 
 
 def _target(event: str, args: tuple[object, ...]) -> str:

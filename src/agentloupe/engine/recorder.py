@@ -354,7 +354,7 @@ class Recorder:
         """A recording follows no order."""
 
     def forked(self) -> None:
-        """The program has forked its process: the recording lacks what the child does, and says so."""
+        """The program has started a process: the recording lacks what the child does, and says so."""
         self._lacks("os.fork", "what the child process does")
 
     def detach(self) -> None:

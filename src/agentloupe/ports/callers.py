@@ -9,10 +9,23 @@ from types import CodeType
 
 from agentloupe.ports.surroundings import Home, here
 
-__all__ = ["Caller", "caller", "is_users", "made_here"]
+__all__ = ["HARMLESS", "Caller", "asker", "caller", "is_own", "is_users", "made_here"]
 
-_STEPS = os.path.join("asyncio", "events.py")
+_STDLIB = os.path.dirname(os.__file__)
 _OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+HARMLESS = frozenset(os.path.join(_STDLIB, *parts) for parts in (("platform.py",), ("uuid.py",), ("ctypes", "util.py")))
+"""Parts of the standard library that ask small system programs about the machine, and can do without an answer."""
+_PASSED_THROUGH = frozenset(
+    {
+        *(os.path.join(_STDLIB, name) for name in ("subprocess.py", "os.py")),
+        *(
+            os.path.join(_OWN, *parts)
+            for parts in (("ports", "callers.py"), ("ports", "schedule", "forks.py"), ("engine", "guard.py"))
+        ),
+    }
+)
+_STEPS = os.path.join("asyncio", "events.py")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +69,19 @@ def caller() -> Caller | None:
 def _begins_a_step(code: CodeType) -> bool:
     """Below this frame is the loop, and what runs it; the task was made elsewhere."""
     return code.co_name == "_run" and code.co_filename.endswith(_STEPS)
+
+
+def asker() -> str:
+    """The file whose code asks for a process: not the standard library's that starts it, nor a hook of Loupe's."""
+    frame = inspect.currentframe()
+    while frame is not None and frame.f_code.co_filename in _PASSED_THROUGH:
+        frame = frame.f_back
+    return frame.f_code.co_filename if frame is not None else ""
+
+
+def is_own(file: str) -> bool:
+    """Whether a source file is Loupe's."""
+    return file.startswith(_OWN)
 
 
 def made_here(home: Home) -> Home:

@@ -206,6 +206,7 @@ class _WholeProgram:
         self._opening = plain.RLock()
         self._schedule: Schedule | None = getattr(opener, "whole_schedule", None)
         self._early: list[tuple[str, str, Attrs]] = []
+        self._has_forked = False
         if self._schedule is not None and self._schedule.keeper is None:
             self._schedule.keeper = self
 
@@ -247,6 +248,8 @@ class _WholeProgram:
                 cast("Any", log)(*event)
             self._early.clear()
             self._session = session
+            if self._has_forked:
+                self.forked()
 
     def finished(self, perform: Perform, value: object) -> object:
         """Handed on."""
@@ -269,6 +272,13 @@ class _WholeProgram:
         run = self._session.boundary if self._session is not None else None
         if hasattr(run, "ran_off"):
             cast("Any", run).ran_off(what, inner)
+
+    def forked(self) -> None:
+        """Told to the run around the program; at its beginning, if there is none so far."""
+        run = self._session.boundary if self._session is not None else None
+        self._has_forked = run is None
+        if hasattr(run, "forked"):
+            cast("Any", run).forked()
 
     def ended(self, error: BaseException | None) -> None:
         """The program has ended: so does the run around it, if there is one."""

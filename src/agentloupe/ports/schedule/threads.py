@@ -145,9 +145,16 @@ def _start(self: threading.Thread) -> None:
     return _start_lane(self, schedule, home)
 
 
+_MACHINERY = frozenset({"concurrent.futures.thread", "concurrent.futures.process", "multiprocessing.queues"})
+
+
 def _is_worker(thread: threading.Thread) -> bool:
-    """A pool's worker outlives the run that happened to need it first: its work items have lanes, it has none."""
-    return getattr(getattr(thread, "_target", None), "__module__", "") == "concurrent.futures.thread"
+    """A pool's worker outlives the run that happened to need it first: its work items have lanes, it has none.
+
+    Nor have the threads that talk to the processes of a pool.
+    """
+    target = getattr(thread, "_target", None)
+    return getattr(target, "__module__", "") in _MACHINERY or type(thread).__module__ in _MACHINERY
 
 
 def _at_home(home: Home, run: Callable[[], None]) -> Callable[[], None]:
