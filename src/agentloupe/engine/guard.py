@@ -221,10 +221,17 @@ KEYS: Final = (
     "GOOGLE_API_KEY",
     "MISTRAL_API_KEY",
     "COHERE_API_KEY",
+    "CO_API_KEY",
     "GROQ_API_KEY",
     "DEEPSEEK_API_KEY",
     "OPENROUTER_API_KEY",
     "TOGETHER_API_KEY",
+    "FIREWORKS_API_KEY",
+    "PERPLEXITY_API_KEY",
+    "CEREBRAS_API_KEY",
+    "NVIDIA_API_KEY",
+    "REPLICATE_API_TOKEN",
+    "VOYAGE_API_KEY",
     "XAI_API_KEY",
     "LLM_API_KEY",
 )
@@ -241,11 +248,13 @@ def without_credentials(environment: Mapping[str, str]) -> dict[str, str]:
 @contextmanager
 def placeholder_keys() -> Generator[None]:
     """Lets clients that insist on a key be made without one, in this process; keys that are there are left alone."""
-    absent = [name for name in KEYS if name not in os.environ]
-    os.environ.update(dict.fromkeys(absent, PLACEHOLDER))
+    before = {name: os.environ.get(name) for name in KEYS if not os.environ.get(name)}
+    os.environ.update(dict.fromkeys(before, PLACEHOLDER))
     try:
         yield
     finally:
-        for name in absent:
+        for name, value in before.items():
             if os.environ.get(name) == PLACEHOLDER:
                 del os.environ[name]
+                if value is not None:
+                    os.environ[name] = value

@@ -58,6 +58,7 @@ __all__ = [
     "open_run",
     "open_tape",
     "replay",
+    "replayed_agent",
     "replayer_for",
     "rules_in",
     "run_replayed",
@@ -134,7 +135,7 @@ def replay(
     if isinstance(opened, ReplayReport):
         return opened
     try:
-        chosen = agent_for(opened, agent)
+        chosen = replayed_agent(opened, agent)
     except Damaged as wrong:
         return unreadable(opened.recording.run_id, wrong, wishes, events=len(opened.recording.events))
     return run_replayed(opened, chosen, wishes)
@@ -305,6 +306,12 @@ def agent_for(tape: Tape, agent: Agent | str | None) -> Agent:
 
         return replay_agent(tape.recording)
     raise _refused(tape, "no_code", "its code was not given, and it is not run by itself", f"try: {command_for(tape)}")
+
+
+def replayed_agent(tape: Tape, agent: Agent | str | None) -> Agent:
+    """As `agent_for`; a module that makes its clients while it is imported finds a key, as the replay itself does."""
+    with placeholder_keys():
+        return agent_for(tape, agent)
 
 
 def _opens_itself(tape: Tape) -> bool:

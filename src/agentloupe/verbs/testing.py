@@ -27,11 +27,11 @@ from agentloupe.verbs.replaying import (
     Agent,
     ExpectedDifferences,
     Wishes,
-    agent_for,
     agent_named,
     arguments_of,
     find_recording,
     open_tape,
+    replayed_agent,
     run_replayed,
     to_the_end,
 )
@@ -205,7 +205,7 @@ def _in_process(case: Case, recording: Recording) -> ReplayReport:
     if isinstance(opened, ReplayReport):
         return opened
     with wrapping_clients():
-        return run_replayed(opened, agent_for(opened, case.agent), wishes)
+        return run_replayed(opened, replayed_agent(opened, case.agent), wishes)
 
 
 def _isolated(case: Case, recording: Recording) -> ReplayReport:
