@@ -359,3 +359,66 @@ def test_a_long_stream_takes_time_that_grows_in_a_line() -> None:
 
     took(50)
     assert took(4000) < 40 * max(took(400), 0.01)
+
+
+# --- records like an earlier one ------------------------------------------------------------------------------------------
+
+
+def _deltas(parts: Iterable[str], padding: Callable[[int], str]) -> list[Any]:
+    """Records as the Responses API sends them, with a number and a padding that are other in each."""
+    kind = "response.output_text.delta"
+    return [
+        {"type": kind, "sequence_number": i, "item_id": "msg_1", "delta": part, "obfuscation": padding(i)}
+        for i, part in enumerate(parts)
+    ]
+
+
+def _sent(records: Iterable[Any]) -> list[tuple[float, bytes]]:
+    texts = (json.dumps(record, separators=(",", ":")) for record in records)
+    return [(float(i), f"data: {text}\n\n".encode()) for i, text in enumerate(texts)]
+
+
+def _cleaned(pieces: list[tuple[float, bytes]], *, by_shape: bool = True) -> tuple[bytes, tuple[str, ...]]:
+    stream = StreamScrubber(RULES)
+    if not by_shape:
+        stream._shapes = None
+    out = [piece for one in pieces for piece in stream.feed([one])] + stream.end()
+    assert len(out) == len(pieces)
+    return b"".join(content for _, content in out), stream.removed
+
+
+@pytest.mark.parametrize("make", [_chat, _anthropic, lambda parts: _deltas(parts, lambda i: "x9" * (i % 8))])
+def test_records_like_an_earlier_one_are_not_read_again(
+    make: Callable[[Iterable[str]], list[Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+    taken = streamscrubber._record
+    monkeypatch.setattr(streamscrubber, "_record", lambda text: (read.append(text), taken(text))[1])
+    pieces = _sent(make([f"word {i} " for i in range(200)]))
+    assert _cleaned(pieces)[0] == b"".join(content for _, content in pieces)
+    assert len(read) == 1
+
+
+_SAYABLE = st.text(st.sampled_from('ab 7"\\\n{}[]:=\u6771\ud800'), max_size=8)
+_PARTS = st.lists(
+    st.one_of(_SAYABLE, st.sampled_from(["sk-", "ant-api03-1234567890", "abcdefghij", "password=", "hunter22", " "]))
+)
+
+
+@given(
+    _PARTS, st.lists(st.sampled_from(["", "a1", "x" * 15, "x" * 16, "AKIA" + "Q7" * 8, 'y"']), min_size=1), st.data()
+)
+def test_a_record_that_is_not_read_is_cleaned_like_one_that_is(
+    parts: list[str], pads: list[str], data: st.DataObject
+) -> None:
+    make = data.draw(st.sampled_from([_chat, _tool, _anthropic, _anthropic_json, _deltas]))
+    records = _deltas(parts, lambda i: pads[i % len(pads)]) if make is _deltas else make(parts)  # type: ignore[operator]
+    pieces = _sent(records)
+    assert _cleaned(pieces) == _cleaned(pieces, by_shape=False)
+
+
+def test_a_secret_beside_the_text_is_found_in_a_record_like_an_earlier_one() -> None:
+    key = "AKIA" + "Q7" * 8
+    said, removed = _cleaned(_sent(_deltas(["It ", "rains ", "today"], lambda i: key if i == 2 else "x")))
+    assert key.encode() not in said
+    assert removed == ("$.obfuscation",)

@@ -9,7 +9,7 @@ There is no guessing by entropy: a digest, an id or an image looks like chance t
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "field_rule",
     "is_header",
     "mark",
+    "words_in",
     "words_of",
 ]
 
@@ -365,6 +366,17 @@ FIRST_WORDS = tuple(
     dict.fromkeys((*(needle.lower() for needle in _TOKEN_NEEDLES), "eyj", "://", "-----begin", *_ROOTS))
 )
 """Lower-case words of which one stands in, or within a name's length before, whatever a built-in shape finds."""
+_BY_CHAR: Mapping[str, tuple[str, ...]] = {
+    char: tuple(word for word in FIRST_WORDS if min(word, key=_RARE.find) == char)
+    for char in dict.fromkeys(min(word, key=_RARE.find) for word in FIRST_WORDS)
+}
+
+
+def words_in(low: str) -> list[str]:
+    """Those of `FIRST_WORDS` that stand in a text in lower case."""
+    return [word for char, words in _BY_CHAR.items() if char in low for word in words if word in low]
+
+
 _NAME = r"[A-Za-z][\w.\-]{0,63}"
 
 SHAPES: tuple[Shape, ...] = (

@@ -144,7 +144,7 @@ class _Before(Replayer):
             )
         if isinstance(token, HasPlace) and recorded.span_id is not None:
             # The new run holds a copy of this agent's start: what comes after N hangs under that span.
-            token.place = replace(token.place, span_id=recorded.span_id)
+            token.place = token.place._replace(span_id=recorded.span_id)
         return answer
 
     def _late(self, recorded: RecordedCall, turn: str, lost: bool) -> None:
@@ -414,7 +414,7 @@ class Forker:
         """A nested agent that was open at the cut ends in the new run, whose prefix holds its start."""
         call = Call(kind=recorded.kind, name=recorded.name, input=None, encode=_wire, decode=codecs.decode)
         span = recorded.span_id or token.place.span_id
-        where = replace(token.place, span_id=span, parent_span_id=recorded.parent_span_id)
+        where = token.place._replace(span_id=span, parent_span_id=recorded.parent_span_id)
         self._writing().ended(call, where, recorded.input_key or "", Outcome(status=status, output=_wire(value)))
 
     # --- the schedule -------------------------------------------------------------------------------------------------

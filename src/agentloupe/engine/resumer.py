@@ -10,7 +10,7 @@ stopped, and leaves the run as it was. Effects whose outcome nobody saw are ques
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NoReturn, cast
 
 from agentloupe.engine.cautions import may_write
@@ -195,7 +195,7 @@ class _Kept(Replayer):
         answer = super()._answer(call, where, recorded)
         token = answer.token if isinstance(answer, Perform) else None
         if isinstance(token, HasPlace) and recorded.span_id is not None:
-            token.place = replace(token.place, span_id=recorded.span_id, parent_span_id=recorded.parent_span_id)
+            token.place = token.place._replace(span_id=recorded.span_id, parent_span_id=recorded.parent_span_id)
         return answer
 
     def _compare_own(self, recorded: RecordedCall, status: str, output: Json) -> None:

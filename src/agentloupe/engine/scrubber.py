@@ -90,6 +90,10 @@ class Scrubber:
             return mark(f"withheld:{failed}")
         return self._json_text(new, 0) if text[:1] in _JSON_BEGINS else new
 
+    def finds_nothing(self, text: str) -> bool:
+        """Whether it is clear at a glance that `text` removes nothing from a text, nor from any part of it."""
+        return not (self._look.at(text) or "{" in text or "[" in text or self._broken)
+
     def means_something(self, name: str) -> bool:
         """Whether what stands under this name is treated by its name, or never looked into."""
         return (self._names[name] if name in self._names else self._rule_of(name)) is not None

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import codecs
 import re
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from agentloupe.words.jsontext import loads
 
@@ -37,8 +36,7 @@ def as_bytes(text: str) -> bytes:
         return text.encode("utf-8", "replace")
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(NamedTuple):
     """One record of a stream.
 
     Attributes:

@@ -21,11 +21,12 @@ import re
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from agentloupe.engine.credentials import FIRST_WORDS, field_rule, mark
+from agentloupe.engine.credentials import FIRST_WORDS, field_rule, mark, words_in
 from agentloupe.engine.scrubber import Found, Scrubber, dumps_like, is_opaque, shown
 from agentloupe.engine.streamframes import Frame, Frames, as_bytes, as_text
+from agentloupe.engine.streamshapes import Key, Part, Path, Shapes
 from agentloupe.words.jsontext import Json, loads
 
 if TYPE_CHECKING:
@@ -64,7 +65,9 @@ class StreamScrubber:
         self._failed = False
         self._scrubber = rules.scrubber
         self._frames = Frames()
-        self._open: dict[tuple[object, ...], _Channel] = {}
+        self._shapes = None if self._scrubber.any_text else Shapes()
+        self._about = ""
+        self._open: dict[Key, _Channel] = {}
         self._removed: dict[str, None] = {}
         self._units: deque[_Unit] = deque()
         self._pieces: deque[tuple[float, int, int]] = deque()
@@ -108,33 +111,48 @@ class StreamScrubber:
         self._count += 1
         unit = _Unit(frame, self._frames.kind == "events")
         self._units.append(unit)
-        if frame.about.strip():
-            unit.about_changed = (clean := self._scrubber.text(frame.about)) != frame.about
-            if unit.about_changed:
-                unit.about = clean
-                self._removed.setdefault("$.*")
+        if frame.about != self._about:
+            self._take_about(unit, frame.about)
+        known = self._shapes.part_of(frame.text) if self._shapes is not None else None
+        if known is not None:
+            self._join(known.key, _Fragment(unit, known.path, known.text))
+            return
         record = _record(frame.text) if self._frames.kind != "plain" else None
         if record is None:
             if frame.text and frame.text != "[DONE]":
                 self._join((), _Fragment(unit, None, frame.text))
             return
         ids = tuple(record.get(name) for name in _IDS) if isinstance(record, dict) else ()
-        parts: list[tuple[tuple[object, ...], _Path, str]] = []
+        parts: list[Part] = []
         blank = self._blank(record, (ids,), (), parts)
         found = Found()
         unit.record = clean = self._scrubber.scrub(blank, found)
         unit.changed = clean is not blank
-        self._removed.update(dict.fromkeys(f"${path}" for path in found.removed))
-        self.withheld = self.withheld or bool(found.withheld)
+        if unit.changed:
+            self._removed.update(dict.fromkeys(f"${path}" for path in found.removed))
+            self.withheld = self.withheld or bool(found.withheld)
+        elif len(parts) == 1 and self._shapes is not None:
+            self._shapes.learn(frame.text, parts[0])
         for key, path, text in parts:
             self._join(key, _Fragment(unit, path, text))
 
-    def _blank(self, value: Json, key: tuple[object, ...], path: _Path, parts: list[_Part]) -> Json:
+    def _take_about(self, unit: _Unit, about: str) -> None:
+        """What an event says beside its data: most say the same as the one before."""
+        if not about.strip():
+            return
+        clean = self._scrubber.text(about)
+        if clean == about:
+            self._about = about
+        else:
+            unit.about, unit.about_changed = clean, True
+            self._removed.setdefault("$.*")
+
+    def _blank(self, value: Json, key: Key, path: Path, parts: list[Part]) -> Json:
         """A copy without the texts that may be parts of longer ones; those go into `parts`."""
         if isinstance(value, str):
             if not value or is_opaque(value):
                 return value
-            parts.append((key, path, value))
+            parts.append(Part(key, path, value))
             return ""
         if isinstance(value, dict):
             return {name: self._blank_member(value, name, item, key, path, parts) for name, item in value.items()}
@@ -143,7 +161,7 @@ class StreamScrubber:
         return value
 
     def _blank_member(
-        self, holder: dict[str, Json], name: str, item: Json, key: tuple[object, ...], path: _Path, parts: list[_Part]
+        self, holder: dict[str, Json], name: str, item: Json, key: Key, path: Path, parts: list[Part]
     ) -> Json:
         if (
             name in _WHOLE
@@ -153,7 +171,7 @@ class StreamScrubber:
             return item
         return self._blank(item, (*key, name), (*path, name), parts)
 
-    def _join(self, key: tuple[object, ...], fragment: _Fragment) -> None:
+    def _join(self, key: Key, fragment: _Fragment) -> None:
         channel = self._open.get(key)
         if channel is None:
             channel = self._open[key] = _Channel(self._scrubber)
@@ -217,9 +235,6 @@ class StreamScrubber:
 
 # --- one record -------------------------------------------------------------------------------------------------------
 
-_Path = tuple[str | int, ...]
-_Part = tuple[tuple[object, ...], _Path, str]
-
 
 class _Source(Protocol):
     def __call__(self) -> list[Frame]: ...
@@ -234,7 +249,7 @@ class _Edit:
 
 @dataclass(slots=True)
 class _Unit:
-    """A frame on its way: what it says, and how many of its texts are undecided."""
+    """A frame on its way: what it says (`None`: as its text does), and how many of its texts are undecided."""
 
     frame: Frame
     in_event: bool
@@ -243,7 +258,7 @@ class _Unit:
     about: str = ""
     about_changed: bool = False
     left: int = 0
-    put_back: list[tuple[_Path | None, str]] = field(default_factory=list[tuple["_Path | None", str]])
+    put_back: list[tuple[Path | None, str]] = field(default_factory=list[tuple[Path | None, str]])
 
     def put(self, fragment: _Fragment, clean: str) -> None:
         """One of its texts is decided."""
@@ -266,7 +281,7 @@ class _Unit:
     def _said(self, like: str) -> str:
         if self.put_back and self.put_back[0][0] is None:
             return self.put_back[0][1]
-        record = self.record
+        record = loads(self.frame.text) if self.record is None else self.record
         for path, text in self.put_back:
             record = _with(record, path or (), text)
         return dumps_like(record, like)
@@ -276,12 +291,11 @@ class _Bytes(Protocol):
     def __call__(self, start: int, end: int, /) -> bytes: ...
 
 
-@dataclass(frozen=True, slots=True)
-class _Fragment:
+class _Fragment(NamedTuple):
     """A part of a text: where it stands (`None`: it is all that its unit says)."""
 
     unit: _Unit
-    path: _Path | None
+    path: Path | None
     text: str
 
 
@@ -300,7 +314,7 @@ def _at(item: Json, place: int) -> object:
     return index if isinstance(index, int) else place
 
 
-def _with(value: Json, path: _Path, text: str) -> Json:
+def _with(value: Json, path: Path, text: str) -> Json:
     """The value with a text put at a path; at a place that removal has renamed it is left out."""
     if not path:
         return text
@@ -316,7 +330,7 @@ def _on_lines(text: str) -> str:
     return text.replace("\n", "\ndata: ")
 
 
-def _shown(path: _Path | None) -> str:
+def _shown(path: Path | None) -> str:
     return "".join(f"[{part}]" if isinstance(part, int) else f".{shown(part)}" for part in path or ())
 
 
@@ -395,6 +409,8 @@ class _Channel:
     def _cuts(self, text: str, at: int) -> bool:
         """Whether a secret lies across a place."""
         whole = self._before + text
+        if self._scrubber.finds_nothing(whole):
+            return False
         at += len(self._before)
         return self._scrubber.text(whole) != self._scrubber.text(whole[:at]) + self._scrubber.text(whole[at:])
 
@@ -420,13 +436,15 @@ def settled(text: str, *, any_text: bool = False) -> int:
         return max(0, len(text) - _WINDOW)
     zone = max(0, len(text) - _WINDOW)
     low = text.lower()
-    first = min((at for word in FIRST_WORDS if (at := low.find(word, zone)) >= 0), default=len(text))
+    first = len(text)
+    for word in words_in(low[zone:] if zone else low):
+        first = min(first, low.find(word, zone))
     for n in range(min(_REACH, len(text)), 0, -1):
         if low[-n:] in _BEGINNINGS:
             first = min(first, len(text) - n)
             break
     run = len(text) - len(_RUN.match(text[::-1])[0])  # type: ignore[index]  # it matches the empty text, too
-    if run < first and any(word in low[run:] for word in FIRST_WORDS):
+    if run < first and words_in(low[run:]):
         first = run
     first = min(first, _open_quote(text, first))
     return first if first == len(text) else _word_before(text, first)
