@@ -17,7 +17,9 @@ RUN_ARGS ?=
 WORKERS ?= 2
 TEST ?= tests
 
-.PHONY: help setup demo test test-all test-sdk check bench docs docs-reference lock clean
+NPM ?= npm
+
+.PHONY: page help setup demo test test-all test-sdk check bench docs docs-reference lock clean
 
 help:  ## show this list
 	@echo "Agent Loupe: make TARGET"
@@ -65,12 +67,23 @@ $(VENV)/sdk-httpx/.ready: requirements/sdk-httpx.txt pyproject.toml | $(READY)
 	@$(VENV)/sdk-httpx/bin/python -m pip --disable-pip-version-check -q -q install --no-deps --no-build-isolation -e .
 	@touch $@
 
-check: $(READY)  ## lint, format, types and the architecture
+check: $(READY)  ## lint, format, types and the architecture; of the page too, where npm is
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@echo "check: types, which takes half a minute or more"
 	@$(BIN)/pyright
 	@$(BIN)/python -m pytest tests/test_architecture.py -q -p no:randomly
+	@if command -v $(NPM) >/dev/null; then $(MAKE) --no-print-directory -s web/node_modules/.ready && $(NPM) run --silent --prefix web check; \
+	else echo "check: the page was NOT checked, since npm was not found" >&2; fi
+
+page: web/node_modules/.ready  ## build the page that `agentloupe serve` shows (needs Node 20 or newer)
+	@$(NPM) run --silent --prefix web build
+
+web/node_modules/.ready: web/package-lock.json
+	@command -v $(NPM) >/dev/null || { echo "make: npm was not found. Install Node 20 or newer, for instance: apt-get install nodejs npm" >&2; exit 3; }
+	@echo "page: installing $$(grep -c '"node_modules/' web/package-lock.json) pinned packages"
+	@cd web && $(NPM) ci --silent --no-audit --no-fund
+	@touch $@
 
 bench: $(READY) $(VENV)/.bench  ## measure against the machine's limits and against peers
 	@$(BIN)/python -m bench $(RUN_ARGS)
@@ -101,5 +114,5 @@ lock:  ## resolve requirements/*.txt anew (needs uv)
 	@requirements/lock
 
 clean:  ## remove .venv, caches and built files; recordings stay
-	@rm -rf $(VENV) build dist site .pytest_cache .ruff_cache .hypothesis src/*.egg-info
+	@rm -rf $(VENV) build dist site web/node_modules src/agentloupe/server/page .pytest_cache .ruff_cache .hypothesis src/*.egg-info
 	@find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +

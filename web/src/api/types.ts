@@ -1,0 +1,37 @@
+import type { components } from './schema';
+
+type Schemas = components['schemas'];
+
+export type Run = Schemas['Run'];
+export type RunDetail = Schemas['RunDetail'];
+export type RunShort = Schemas['RunShort'];
+export type RunPage = Schemas['RunPage'];
+export type Facets = Schemas['Facets'];
+export type StepHeader = Schemas['StepHeader'];
+export type StepDetail = Schemas['StepDetail'];
+export type Cut = Schemas['Text'];
+export type Said = Schemas['Said'];
+export type Call = Schemas['CallRow'];
+export type ModelCard = Schemas['ModelCard'];
+export type AgentCard = Schemas['AgentCard'];
+export type StepCard = Schemas['StepCard'] | Schemas['LimitCard'];
+export type GroupCard = Schemas['GroupCard'];
+export type KeptCard = Schemas['KeptCard'];
+export type Card = Schemas['TranscriptPage']['items'][number];
+export type Minimap = Schemas['Minimap'];
+export type Column = Schemas['MinimapColumn'];
+export type Search = Schemas['Search'];
+export type Messages = Schemas['Messages'];
+export type Message = Schemas['Message'];
+export type MessagePart = Schemas['MessagePart'];
+export type Context = Schemas['Context'];
+export type ContextPart = Schemas['ContextPart'];
+export type StepDiff = Schemas['StepDiff'];
+export type EventEnvelope = Schemas['EventEnvelope'];
+
+/** A part of a list, and how long the list is. */
+export interface Page<T> {
+  readonly items: readonly T[];
+  readonly total: number;
+  readonly first: number;
+}

@@ -1,0 +1,73 @@
+import { QueryClient } from '@tanstack/react-query';
+import { createRootRoute, createRoute, createRouter, Link, lazyRouteComponent, redirect } from '@tanstack/react-router';
+import { ApiError } from '../api/client';
+import { parseSearch, searchText } from '../base/address';
+import { useWords } from '../base/words';
+import { runSearch, runsSearch } from '../model/addresses';
+import { Failure } from '../widgets/states';
+import { Shell } from './Shell';
+
+const RETRIES = 2;
+
+export const queryClient = new QueryClient({
+  defaultOptions: {
+    queries: {
+      networkMode: 'always',
+      staleTime: 5000,
+      // What the server refused it will refuse again; what it did not hear is asked again.
+      retry: (failed, error) => !(error instanceof ApiError && error.status < 500) && failed < RETRIES,
+    },
+    mutations: { networkMode: 'always' },
+  },
+});
+
+function NotFound() {
+  const { t } = useWords();
+  return (
+    <main className="page state">
+      <h1>{t('state.notFound')}</h1>
+      <Link to="/runs" className="btn" search={{}}>
+        {t('state.toRuns')}
+      </Link>
+    </main>
+  );
+}
+
+const root = createRootRoute({ component: Shell, notFoundComponent: NotFound });
+const home = createRoute({
+  getParentRoute: () => root,
+  path: '/',
+  beforeLoad: () => {
+    throw redirect({ to: '/runs', search: {}, replace: true });
+  },
+});
+const runs = createRoute({
+  getParentRoute: () => root,
+  path: '/runs',
+  validateSearch: runsSearch,
+  component: lazyRouteComponent(() => import('../views/runs/RunsPage'), 'RunsPage'),
+});
+
+const run = createRoute({
+  getParentRoute: () => root,
+  path: '/runs/$id',
+  validateSearch: runSearch,
+  component: lazyRouteComponent(() => import('../views/run/RunPage'), 'RunPage'),
+});
+
+const tree = root.addChildren([home, runs, run]);
+
+export const router = createRouter({
+  routeTree: tree,
+  parseSearch,
+  stringifySearch: searchText,
+  defaultPreload: 'intent',
+  defaultErrorComponent: ({ error, reset }) => <Failure error={error} again={reset} />,
+  scrollRestoration: false,
+});
+
+declare module '@tanstack/react-router' {
+  interface Register {
+    router: typeof router;
+  }
+}

@@ -1,0 +1,46 @@
+import { isSafeNumber, parse, stringify } from 'lossless-json';
+
+export type Json = null | boolean | number | bigint | string | readonly Json[] | { readonly [key: string]: Json };
+
+const LONG = /\d{16}/;
+
+/** JSON text as values; an integer that a double cannot hold becomes a bigint, so no digit is lost. */
+export function parseJson(text: string): unknown {
+  return LONG.test(text) ? parse(text, null, { parseNumber: exact }) : JSON.parse(text);
+}
+
+function exact(digits: string): number | bigint {
+  return /^-?\d+$/.test(digits) && !isSafeNumber(digits) ? BigInt(digits) : Number(digits);
+}
+
+/** Values as JSON text, bigints as the digits that they are. */
+export function jsonText(value: unknown, indent?: number): string {
+  return stringify(value, undefined, indent) ?? 'null';
+}
+
+/** Stored JSON text with line breaks and indents. Works on the text, so that every number stays as it was written. */
+export function indentJson(text: string, step = '  '): string {
+  const out: string[] = [];
+  let depth = 0;
+  for (const token of text.matchAll(/"(?:[^"\\]|\\.)*"?|[{}[\],:]|[^\s{}[\],:"]+/g)) {
+    const mark = token[0];
+    if (mark === '{' || mark === '[') {
+      out.push(mark);
+      depth += 1;
+      if (!closesNext(text, token.index + 1)) out.push('\n', step.repeat(depth));
+    } else if (mark === '}' || mark === ']') {
+      depth -= 1;
+      const previous = out.at(-1);
+      out.push(...(previous === '{' || previous === '[' ? [] : ['\n', step.repeat(Math.max(depth, 0))]), mark);
+    } else if (mark === ',') out.push(',\n', step.repeat(depth));
+    else out.push(mark === ':' ? ': ' : mark);
+  }
+  return out.join('');
+}
+
+function closesNext(text: string, from: number): boolean {
+  const next = /\S/g;
+  next.lastIndex = from;
+  const found = next.exec(text)?.[0];
+  return found === '}' || found === ']';
+}

@@ -1,0 +1,194 @@
+import { Link } from '@tanstack/react-router';
+import { path } from '../../api/client';
+import type { RunDetail } from '../../api/types';
+import { dollars, duration } from '../../base/format';
+import { useWords } from '../../base/words';
+import { changedPlaces } from '../../model/overrides';
+import { Menu } from '../../widgets/controls';
+import { Icon } from '../../widgets/Icon';
+import { Badge, SourceCount, Status, Tag } from '../../widgets/tags';
+import { Copy, Count, RunText, Unknown } from '../../widgets/text';
+
+/** Name, badges, lineage and totals of a run. */
+export function Header({ run }: { readonly run: RunDetail }) {
+  const { t } = useWords();
+  return (
+    <section className="hd" aria-label={run.name}>
+      <div className="row">
+        <span className="crumb nw">
+          <Link to="/runs" search={{}}>
+            {t('run.crumb')}
+          </Link>
+          {' / '}
+          <Link to="/runs" search={{ agent: run.agent }}>
+            {run.agent}
+          </Link>
+          {' /'}
+        </span>
+        <h1 className="ell">
+          <RunText>{run.name}</RunText>
+        </h1>
+        <span className="mono dim nw hide-n">{run.id}</span>
+        <Copy text={run.id} label={t('state.copyId')} />
+        <span className="grow" />
+        <Menu label={t('run.export')} className="btn s q">
+          <a className="item" role="menuitem" href={path`/api/runs/${run.id}/export?format=loupe`} download>
+            {t('run.exportLoupe')}
+          </a>
+          <a className="item" role="menuitem" href={path`/api/runs/${run.id}/export?format=jsonl`} download>
+            {t('run.exportJsonl')}
+          </a>
+        </Menu>
+      </div>
+      <div className="row badges">
+        <Badges run={run} />
+        <Descent run={run} />
+      </div>
+      <div className="row totals">
+        <Totals run={run} />
+        <span className="grow" />
+        <Answers run={run} />
+      </div>
+    </section>
+  );
+}
+
+function Badges({ run }: { readonly run: RunDetail }) {
+  const { t } = useWords();
+  const { chain, replay } = run.badges;
+  const replayed = replay
+    ? String(replay['verdict'] ?? replay['status'] ?? replay['outcome'] ?? '')
+    : t('run.replay.none');
+  return (
+    <>
+      <Badge bad={run.status === 'error'}>
+        <Status status={run.status}>
+          <b>{t(`status.${run.status}`)}</b>
+        </Status>
+      </Badge>
+      <Badge bad={chain === 'broken'} sign="chain">
+        {t('run.chain')} <b>{t(`run.chain.${chain}`)}</b>
+      </Badge>
+      <Badge bad={replayed === 'diverged'}>
+        {t('run.replayBadge')} <b>{replayed}</b>
+      </Badge>
+      <Badge bad={run.coverage === 'lossy'}>
+        {t('run.coverage')} <b>{t(`coverage.${run.coverage}`)}</b>
+      </Badge>
+      <Belief run={run} />
+    </>
+  );
+}
+
+/** Whether what a fork says may be taken for real. */
+function Belief({ run }: { readonly run: RunDetail }) {
+  const { t } = useWords();
+  if (run.label === null) return null;
+  if (run.hypothetical_from === null) return <Tag sign="check">{t('run.faithful')}</Tag>;
+  return (
+    <Link to="/runs/$id" params={{ id: run.id }} search={{ step: run.hypothetical_from }}>
+      <Tag look="hyp" sign="warn">
+        {t('run.hypothetical', { step: run.hypothetical_from })}
+      </Tag>
+    </Link>
+  );
+}
+
+/** Where the run comes from, and what came of it. */
+function Descent({ run }: { readonly run: RunDetail }) {
+  const { t } = useWords();
+  const parent = run.lineage.ancestors[0];
+  const changed = changedPlaces(run.overrides).map(place => (typeof place === 'string' ? t(place) : place.place));
+  const siblings = run.lineage.siblings.total;
+  return (
+    <span className="t2 nw descent">
+      {run.parent_run_id && (
+        <>
+          <Icon sign="fork" />
+          <span>
+            {t('run.forkedFrom')}{' '}
+            <Link
+              to="/runs/$id"
+              params={{ id: run.parent_run_id }}
+              search={{}}
+              className="mono"
+              title={run.parent_run_id}
+            >
+              {parent ? parent.name : run.parent_run_id}
+            </Link>{' '}
+            {t('run.atStep', { step: run.forked_from_step ?? 0 })}
+          </span>
+          <span className="dim">·</span>
+          <span>
+            {changed.length
+              ? t('override.count', { n: changed.length, what: changed.join(', ') })
+              : t('runs.noOverride')}
+          </span>
+          {siblings > 0 && (
+            <span className="hide-n">
+              <span className="dim">· </span>
+              {t('run.family', { n: siblings })}
+            </span>
+          )}
+          <span className="dim hide-n">·</span>
+        </>
+      )}
+      <span className="dim hide-n">{run.children ? t('run.forks', { n: run.children }) : t('run.notForked')}</span>
+    </span>
+  );
+}
+
+function Totals({ run }: { readonly run: RunDetail }) {
+  const { t, language } = useWords();
+  return (
+    <>
+      <span>
+        {t('run.total.steps')}{' '}
+        <b>
+          <Count value={run.steps} />
+        </b>
+      </span>
+      <span>
+        {t('run.total.in')}{' '}
+        <b>
+          <Count value={run.total_input_tokens} />
+          {run.usage_complete || run.total_input_tokens === null ? '' : '+'}
+        </b>
+      </span>
+      <span>
+        {t('run.total.out')}{' '}
+        <b>
+          <Count value={run.total_output_tokens} />
+        </b>
+      </span>
+      <span>
+        {t('run.total.time')} <b>{duration(run.seconds, language) ?? t('run.stillRunning')}</b>
+      </span>
+      <span title={run.cost ?? undefined}>
+        {t('run.total.cost')} <b>{dollars(run.cost) ?? <Unknown />}</b>
+      </span>
+      {run.parent_run_id && run.new_cost !== null && (
+        <span title={run.new_cost}>
+          {t('run.total.new')} <b>{dollars(run.new_cost)}</b>
+        </span>
+      )}
+    </>
+  );
+}
+
+const COUNTED = ['cassette', 'live', 'stub', 'sandbox', 'human', 'simulated', 'miss'] as const;
+
+function Answers({ run }: { readonly run: RunDetail }) {
+  const { t } = useWords();
+  const counted = COUNTED.filter(source => run.counts[source] > 0);
+  if (run.parent_run_id === null || counted.length === 0) return null;
+  return (
+    <span className="row answered">
+      <span className="hide-n">{t('run.answers')}</span>
+      {counted.map(source => (
+        <SourceCount key={source} source={source} n={run.counts[source]} worded />
+      ))}
+      {run.counts.reused > 0 && <Tag>{t('source.reused', { n: run.counts.reused })}</Tag>}
+    </span>
+  );
+}

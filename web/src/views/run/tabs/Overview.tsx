@@ -1,0 +1,169 @@
+import type { ReactNode } from 'react';
+import type { StepDetail } from '../../../api/types';
+import { count, dollars, duration, moment } from '../../../base/format';
+import { jsonText } from '../../../base/json';
+import { useWords, type WordKey } from '../../../base/words';
+import { changedPlaces } from '../../../model/overrides';
+import { SourceTag, Status, Tag } from '../../../widgets/tags';
+import { RunText, Unknown } from '../../../widgets/text';
+import type { PanelProps } from '../Inspector';
+import { Makeup } from './ContextTab';
+
+/** What is known of a step beside what was said. */
+export function Overview({ run, detail }: PanelProps) {
+  const { t } = useWords();
+  const { overview } = detail;
+  return (
+    <section className="panel">
+      <dl className="kv">
+        <Facts detail={detail} />
+      </dl>
+      {overview.problem && <p className="note">{overview.problem}</p>}
+      {detail.partial && (
+        <p className="note">
+          <Tag look="made">{t('step.partial')}</Tag> {t('step.partial.say', { why: detail.partial })}
+        </p>
+      )}
+      {overview.error && (
+        <Section title={t('step.error')}>
+          <pre className="box in">
+            <RunText>{overview.error}</RunText>
+          </pre>
+        </Section>
+      )}
+      {overview.nearest && (
+        <Section title={t('step.nearest')}>
+          <p className="t2">
+            <RunText>{overview.nearest}</RunText>
+          </p>
+        </Section>
+      )}
+      {detail.kind === 'llm' && <Makeup run={run} step={detail.idx} />}
+      {overview.overrides.length > 0 && (
+        <Section title={t('step.override')}>
+          <Changes changes={run.changes.length ? run.changes : overview.overrides} />
+        </Section>
+      )}
+    </section>
+  );
+}
+
+function Section({ title, children }: { readonly title: string; readonly children: ReactNode }) {
+  return (
+    <div className="sec">
+      <h3>{title}</h3>
+      {children}
+    </div>
+  );
+}
+
+function Facts({ detail }: { readonly detail: StepDetail }) {
+  const { t, language } = useWords();
+  const { overview } = detail;
+  const model = detail.kind === 'llm';
+  return (
+    <>
+      <Fact word="step.source">
+        <SourceTag source={detail.source} />
+        {detail.status !== 'ok' && (
+          <span className="beside">
+            <Status status={detail.status} />
+          </span>
+        )}
+      </Fact>
+      {!model && (
+        <Fact word="step.name">
+          <RunText>{detail.name}</RunText>
+        </Fact>
+      )}
+      {overview.asked_for && (
+        <Fact word="step.asked">
+          <RunText>{overview.asked_for}</RunText>
+        </Fact>
+      )}
+      {model && (
+        <Fact word="step.answered">
+          {overview.answered_by ? <RunText>{overview.answered_by}</RunText> : <Unknown />}
+        </Fact>
+      )}
+      {overview.provider && <Fact word="step.provider">{overview.provider}</Fact>}
+      {Object.entries(overview.parameters)
+        .filter(([name]) => name !== 'model')
+        .map(([name, value]) => (
+          <Named key={name} name={name}>
+            <code className="ell">
+              <RunText>{jsonText(value)}</RunText>
+            </code>
+          </Named>
+        ))}
+      {model && (
+        <>
+          <Fact word="step.tokens">
+            {t('card.inOut', {
+              i: count(detail.input_tokens, language) ?? t('state.unknown'),
+              o: count(detail.output_tokens, language) ?? t('state.unknown'),
+            })}
+          </Fact>
+          <Fact word="step.cost">{dollars(detail.cost) ?? <Unknown />}</Fact>
+        </>
+      )}
+      {detail.effect && <Fact word="step.effect">{t(`effect.${detail.effect}`)}</Fact>}
+      <Fact word="step.time">{duration(detail.seconds, language) ?? <Unknown />}</Fact>
+      <Fact word="step.started">
+        <span title={detail.started_at}>{moment(detail.started_at, language)}</span>
+      </Fact>
+      {overview.stop_reason && <Fact word="step.stop">{overview.stop_reason}</Fact>}
+      {overview.tries.length > 1 && <Fact word="step.tries">{overview.tries.length}</Fact>}
+      {overview.request_digest && (
+        <Fact word="step.request">
+          <span className="mono">{overview.request_digest.slice(0, 12)}</span>{' '}
+          <span className="dim">{t('step.canonical')}</span>
+        </Fact>
+      )}
+      {detail.call_id && (
+        <Fact word="step.callId">
+          <span className="mono">{detail.call_id}</span>
+        </Fact>
+      )}
+    </>
+  );
+}
+
+function Fact({ word, children }: { readonly word: WordKey; readonly children: ReactNode }) {
+  const { t } = useWords();
+  return <Named name={t(word)}>{children}</Named>;
+}
+
+function Named({ name, children }: { readonly name: string; readonly children: ReactNode }) {
+  return (
+    <>
+      <dt className="ell" title={name}>
+        {name}
+      </dt>
+      <dd>{children}</dd>
+    </>
+  );
+}
+
+/** What a fork changed, place by place, with the values that it gave. */
+function Changes({ changes }: { readonly changes: readonly Readonly<Record<string, unknown>>[] }) {
+  const { t } = useWords();
+  return (
+    <div className="box dl">
+      {changes.map((change, at) => {
+        const place = changedPlaces([change])[0];
+        const value = change['value'];
+        return (
+          // biome-ignore lint/suspicious/noArrayIndexKey: changes of one fork are in a fixed order
+          <div key={at} className="n">
+            <span>+</span>
+            <span>
+              <b>{typeof place === 'string' ? t(place) : place?.place}</b>{' '}
+              {value !== undefined && <RunText>{typeof value === 'string' ? value : jsonText(value)}</RunText>}
+            </span>
+          </div>
+        );
+      })}
+    </div>
+  );
+}

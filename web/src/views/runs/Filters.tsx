@@ -1,0 +1,101 @@
+import { useQuery } from '@tanstack/react-query';
+import type { Facets } from '../../api/types';
+import { useWords, type WordKey } from '../../base/words';
+import type { Filter, RunsSearch } from '../../model/addresses';
+import { Chip, Item, Menu } from '../../widgets/controls';
+import { loadFacets } from './queries';
+
+interface FiltersProps {
+  readonly search: RunsSearch;
+  readonly onChange: (change: Partial<Record<Filter, string | undefined>>) => void;
+}
+
+type Listed = 'agent' | 'status' | 'model' | 'tool' | 'tag';
+const LISTED: readonly (readonly [Listed, keyof Facets])[] = [
+  ['agent', 'agents'],
+  ['status', 'statuses'],
+  ['model', 'models'],
+  ['tool', 'tools'],
+  ['tag', 'tags'],
+];
+const SINCE = ['hour', 'day', 'week'] as const;
+const COVERAGE = ['full', 'control_flow', 'limited_replay', 'trace_only', 'lossy'] as const;
+
+/** Filters of the list; each is a part of the address. */
+export function Filters({ search, onChange }: FiltersProps) {
+  const { t } = useWords();
+  const found = useQuery({ queryKey: ['facets'], queryFn: ({ signal }) => loadFacets(signal), staleTime: 30_000 });
+  const since = SINCE.find(name => name === search.since);
+  return (
+    <div className="row wrap filters">
+      {LISTED.map(([name, facet]) => (
+        <FacetMenu
+          key={name}
+          name={name}
+          chosen={search[name]}
+          values={found.data?.facets?.[facet] ?? []}
+          onChoose={value => onChange({ [name]: value })}
+        />
+      ))}
+      <Menu
+        label={t('runs.filter.since')}
+        chosen={since ? t(`runs.filter.${since}`) : search.since}
+        onClear={() => onChange({ since: undefined })}
+      >
+        {SINCE.map(name => (
+          <Item key={name} chosen={name === since} onChoose={() => onChange({ since: name })}>
+            {t(`runs.filter.${name}`)}
+          </Item>
+        ))}
+      </Menu>
+      <Menu
+        label={t('runs.filter.coverage')}
+        chosen={search.coverage && t(`coverage.${search.coverage}` as WordKey)}
+        onClear={() => onChange({ coverage: undefined })}
+      >
+        {COVERAGE.map(name => (
+          <Item key={name} chosen={name === search.coverage} onChoose={() => onChange({ coverage: name })}>
+            {t(`coverage.${name}`)}
+          </Item>
+        ))}
+      </Menu>
+      <Chip
+        on={search.misses === '1'}
+        sign="miss"
+        onToggle={() => onChange({ misses: search.misses ? undefined : '1' })}
+      >
+        {t('runs.filter.misses')}
+      </Chip>
+      <Chip on={search.forks === '1'} sign="fork" onToggle={() => onChange({ forks: search.forks ? undefined : '1' })}>
+        {t('runs.filter.forks')}
+      </Chip>
+      {search.q && (
+        <Chip on onToggle={() => onChange({ q: undefined })}>
+          {t('runs.filter.q')} <b>{search.q}</b> ×
+        </Chip>
+      )}
+    </div>
+  );
+}
+
+interface FacetMenuProps {
+  readonly name: Listed;
+  readonly chosen: string | undefined;
+  readonly values: readonly { readonly value: string; readonly count: number }[];
+  readonly onChoose: (value: string | undefined) => void;
+}
+
+function FacetMenu({ name, chosen, values, onChoose }: FacetMenuProps) {
+  const { t } = useWords();
+  const shown = (value: string) => (name === 'status' ? t(`status.${value}` as WordKey) : value);
+  return (
+    <Menu label={t(`runs.filter.${name}`)} chosen={chosen && shown(chosen)} onClear={() => onChoose(undefined)}>
+      {values.map(({ value, count }) => (
+        <Item key={value} note={count} chosen={value === chosen} onChoose={() => onChoose(value)}>
+          {shown(value)}
+        </Item>
+      ))}
+      {values.length === 0 && <span className="item dim">{t('runs.filter.nothing')}</span>}
+    </Menu>
+  );
+}

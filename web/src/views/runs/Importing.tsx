@@ -1,0 +1,87 @@
+import { useMutation, useQueryClient } from '@tanstack/react-query';
+import { useEffect, useRef, useState } from 'react';
+import { send } from '../../api/client';
+import { useWords } from '../../base/words';
+import { Failure } from '../../widgets/states';
+
+/** Files that are being sent to the server, what came of it. */
+export function useImporter() {
+  const queries = useQueryClient();
+  return useMutation({
+    mutationFn: (files: readonly File[]) => {
+      const form = new FormData();
+      for (const file of files) form.append('files', file);
+      return send<{ runs: readonly unknown[] }>('POST', '/api/import', form);
+    },
+    onSettled: () => queries.invalidateQueries({ queryKey: ['runs'] }),
+  });
+}
+
+export type Importer = ReturnType<typeof useImporter>;
+
+export function ImportButton({ importer }: { readonly importer: Importer }) {
+  const { t } = useWords();
+  const field = useRef<HTMLInputElement>(null);
+  return (
+    <>
+      <span className="note" role="status">
+        {importer.isPending && t('runs.importing', { n: importer.variables.length })}
+        {importer.isSuccess && t('runs.imported', { n: importer.data.runs.length })}
+      </span>
+      <input
+        ref={field}
+        type="file"
+        multiple
+        hidden
+        accept=".loupe,.jsonl,.json"
+        onChange={event => {
+          const files = [...(event.target.files ?? [])];
+          event.target.value = '';
+          if (files.length) importer.mutate(files);
+        }}
+      />
+      <button type="button" className="btn q" disabled={importer.isPending} onClick={() => field.current?.click()}>
+        {t('runs.import')}
+      </button>
+    </>
+  );
+}
+
+/** Files may be dropped anywhere on the page. */
+export function DropZone({ importer }: { readonly importer: Importer }) {
+  const { t } = useWords();
+  const [over, setOver] = useState(false);
+  const { mutate } = importer;
+  useEffect(() => {
+    const holdsFiles = (event: DragEvent) => event.dataTransfer?.types.includes('Files') ?? false;
+    const drag = (event: DragEvent) => {
+      if (!holdsFiles(event)) return;
+      event.preventDefault();
+      setOver(true);
+    };
+    const leave = (event: DragEvent) => {
+      if (event.relatedTarget === null) setOver(false);
+    };
+    const drop = (event: DragEvent) => {
+      if (!holdsFiles(event)) return;
+      event.preventDefault();
+      setOver(false);
+      mutate([...(event.dataTransfer?.files ?? [])]);
+    };
+    const kinds = [
+      ['dragover', drag],
+      ['dragleave', leave],
+      ['drop', drop],
+    ] as const;
+    for (const [kind, does] of kinds) window.addEventListener(kind, does);
+    return () => {
+      for (const [kind, does] of kinds) window.removeEventListener(kind, does);
+    };
+  }, [mutate]);
+  return (
+    <>
+      {importer.isError && <Failure error={importer.error} again={importer.reset} />}
+      {over && <div className="drop">{t('runs.drop')}</div>}
+    </>
+  );
+}
