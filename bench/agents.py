@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from agentloupe.ports import ambient
-from agentloupe.ports.protocols import Store
+from agentloupe.ports.protocols import Durability, RunWriter, Store
 from agentloupe.ports.schedule.core import Mode
 from agentloupe.ports.settings import Settings
 from agentloupe.providers.chat import request_facts, response_facts
@@ -19,6 +19,7 @@ from agentloupe.verbs.instrument import as_agent, tool
 from agentloupe.verbs.sessions import RecordOpener, RecordSession
 from agentloupe.words.call import Call
 from agentloupe.words.canonical import Json
+from agentloupe.words.event import Head
 
 MODEL = "bench-1"
 _WORDS = [
@@ -200,6 +201,33 @@ def opened(store: Store) -> RecordSession:
 
     session = RecordOpener(store, settings=settings_in(store), argv=["bench"]).open(Opening(agent="bench"))
     assert isinstance(session, RecordSession), "that is what this opener opens"
+    return session
+
+
+class _Full:
+    """A writer that makes every commit survive a loss of power."""
+
+    def __init__(self, writer: RunWriter) -> None:
+        self._writer = writer
+
+        self.run_id = writer.run_id
+        self.owner = writer.owner
+        self.remind = writer.remind
+        self.flush = writer.flush
+        self.close = writer.close
+
+    @property
+    def head(self) -> Head:
+        return self._writer.head
+
+    def append(self, drafts: Any, bodies: Any = (), durability: Durability = "commit") -> None:
+        self._writer.append(drafts, bodies, "full" if durability == "commit" else durability)
+
+
+def in_full(session: RecordSession) -> RecordSession:
+    """The same recording, each of whose commits survives a loss of power from now on."""
+    book = session.recorder._book  # the one place where durability can be raised for a measurement
+    book.writer = _Full(book.writer)
     return session
 
 

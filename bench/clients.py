@@ -1,23 +1,19 @@
-"""OpenAI clients on a loopback server, bare, under our boundary and under vcrpy."""
+"""OpenAI clients on a loopback server, bare and under our boundary."""
 
 from __future__ import annotations
 
-import importlib
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 from agentloupe.providers.clients import wrap
 from bench.agents import MODEL, answer, conversations, text
 
-URL = ("method", "uri")
-BODY = ("method", "uri", "body")
 _ANSWER = json.dumps(answer(512, 1)).encode()
 
 
@@ -101,26 +97,3 @@ def _one(seed: int) -> dict[str, Any]:
 def growing(calls: int, seed: int = 0) -> Talk:
     """Conversations that grow by 1 KB a call up to 20 KB, with four tools offered."""
     return Talk("growing to 20 KB", tuple(conversations(calls, seed=seed)))
-
-
-def vcr_recording(path: Path, client: Any, talk: Talk, match: tuple[str, ...]) -> int:
-    """The same while vcrpy records to a file."""
-    with _vcr().use_cassette(str(path), record_mode="all", match_on=list(match)):
-        return talk.by(client)
-
-
-def vcr_replaying(path: Path, client: Any, talk: Talk, match: tuple[str, ...]) -> int:
-    """The same while vcrpy answers from that file; opening it takes part, as ours does."""
-    with _vcr().use_cassette(str(path), record_mode="none", match_on=list(match)):
-        return talk.by(client)
-
-
-def vcr(path: Path, asks: Callable[[], int]) -> int:
-    """Whatever asks, while vcrpy records to a file."""
-    with _vcr().use_cassette(str(path), record_mode="all", match_on=list(URL)):
-        return asks()
-
-
-def _vcr() -> Any:
-    """The peer, by name: it comes with `make bench` alone, and the types must check without it."""
-    return importlib.import_module("vcr")

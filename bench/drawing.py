@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from xml.sax.saxutils import escape
 
-_WIDTH, _HEIGHT = 720, 400
-_LEFT, _RIGHT, _TOP, _BOTTOM = 70, 150, 30, 50
-_COLOURS = ("#0b7285", "#c2255c", "#5f3dc4", "#2b8a3e", "#e67700")
+_WIDTH, _HEIGHT = 760, 420
+_LEFT, _RIGHT, _TOP, _BOTTOM = 70, 180, 30, 50
+_COLOURS = ("#0b7285", "#c2255c", "#5f3dc4", "#2b8a3e", "#e67700", "#1864ab", "#862e9c", "#5c940d")
+_LABEL = 14
 _INK = "#868e96"
 
 
@@ -35,10 +36,20 @@ def curves_as_svg(curves: Sequence[Mapping[str, Any]]) -> str:
         _grid_across(y(10**power), f"{10**power:g}")
         for power in range(round(math.log10(low)), round(math.log10(high)) + 1)
     ]
+    heights = _apart([y(float(curve["values"][-1])) for curve in curves])
     for i, curve in enumerate(curves):
         points = [(x(size), y(value)) for size, value in zip(sizes, curve["values"], strict=True)]
-        parts.append(_line(points, _COLOURS[i % len(_COLOURS)], str(curve["name"])))
+        parts.append(_line(points, _COLOURS[i % len(_COLOURS)], str(curve["name"]), heights[i]))
     return "\n".join((*parts, "</svg>\n"))
+
+
+def _apart(heights: Sequence[float]) -> list[float]:
+    """Where labels stand that would like to be at these heights and must not lie on each other."""
+    placed = dict[int, float]()
+    free = float("-inf")
+    for i in sorted(range(len(heights)), key=heights.__getitem__):
+        free = placed[i] = max(heights[i], free + _LABEL)
+    return [placed[i] for i in range(len(heights))]
 
 
 def _grid_up(x: float, label: str) -> str:
@@ -53,9 +64,8 @@ def _grid_across(y: float, label: str) -> str:
     return f'{line}<text x="{_LEFT - 8}" y="{y + 4:.1f}" text-anchor="end" fill="{_INK}">{label}</text>'
 
 
-def _line(points: Sequence[tuple[float, float]], colour: str, name: str) -> str:
+def _line(points: Sequence[tuple[float, float]], colour: str, name: str, label_y: float) -> str:
     path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
     dots = "".join(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>' for x, y in points)
-    last_x, last_y = points[-1]
-    label = f'<text x="{last_x + 10:.1f}" y="{last_y + 4:.1f}" fill="{colour}">{escape(name)}</text>'
+    label = f'<text x="{points[-1][0] + 10:.1f}" y="{label_y + 4:.1f}" fill="{colour}">{escape(name)}</text>'
     return f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>{dots}{label}'

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 Better = Literal["less", "more"]
+Measured = TypeVar("Measured")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +96,11 @@ class Found:
     def as_json(self) -> dict[str, Any]:
         """For `found_of`."""
         return {"figures": [one.as_json() for one in self.figures], "curves": [one.as_json() for one in self.curves]}
+
+
+def beside(name: str, taken: Mapping[str, Measured], key: str, of: Callable[[Measured], float]) -> Peer:
+    """A peer of which a figure was measured under a key; where it was left out it is not installed."""
+    return Peer(name, of(taken[key]) if key in taken else None)
 
 
 def found_of(results: Mapping[str, Any]) -> Found:

@@ -5,6 +5,7 @@ from __future__ import annotations
 NAMES = (
     "machine",
     "recording",
+    "killed",
     "streams",
     "reads",
     "replay",
@@ -26,6 +27,7 @@ NAMES = (
 TITLES = {
     "machine": "The machine",
     "recording": "Recording a model call",
+    "killed": "Killed after 20 calls",
     "streams": "Streams",
     "reads": "Recording a plain read",
     "replay": "Replay, engine alone",

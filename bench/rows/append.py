@@ -1,4 +1,4 @@
-"""The store alone: events made canonical, digested, chained, folded and committed."""
+"""What is committed: events made canonical, digested, chained and folded; and steps beside others that store each."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from agentloupe.ports.protocols import Durability
 from agentloupe.ports.scribe import Scribe, Started
 from agentloupe.store.owners import this_process
 from agentloupe.store.sqlite import SqliteStore
+from agentloupe.verbs.sessions import RecordSession
 from agentloupe.words.event import Draft
+from bench.agents import in_full, opened, tool_calls
 from bench.context import Context
-from bench.figures import Figure, Found, Peer
+from bench.figures import Figure, Found, Peer, beside
 from bench.rows.machine import committing, syncing
 from bench.timing import Batch, by_turns
 
@@ -55,12 +57,29 @@ def appending(store: SqliteStore, durability: Durability, group: int, total: int
     return batch
 
 
+def stepping(session: RecordSession, count: int) -> Batch:
+    """Calls of a tool, each recorded and committed before the next: what others call a step."""
+
+    def batch() -> int:
+        with ambient.inside(session.boundary):
+            return tool_calls(count)
+
+    return batch
+
+
 def measure(context: Context) -> Found:
-    """Grouped events, and single effects beside what the disk allows."""
+    """Grouped events, and single effects beside what the disk allows; then steps beside others that store each."""
+    found = Found()
+    _events(context, found)
+    _steps(context, found)
+    return found
+
+
+def _events(context: Context, found: Found) -> None:
     taken = by_turns(
         {
             "grouped": appending(context.store("grouped"), "commit", _GROUP, context.size(5000, _GROUP)),
-            "single": appending(context.store("single"), "full", 1, 100),
+            "single": appending(context.store("single"), "full", 1, context.size(100)),
             "fsync": syncing(context, 20),
             "row": committing(context, "FULL", 1, 20),
             "hundred": committing(context, "FULL", 100, 5),
@@ -69,8 +88,7 @@ def measure(context: Context) -> Found:
         waits=["single", "fsync", "row"],
     )
     grouped, single, sync = taken["grouped"], taken["single"], taken["fsync"]
-    found = Found()
-    found.figures.append(
+    found.figures += [
         Figure(
             row="append",
             name=f"events a second, {_GROUP} a commit",
@@ -81,9 +99,7 @@ def measure(context: Context) -> Found:
             target=15_000,
             peers=(Peer("SQLite rows, 100 a commit, FULL", 100 * taken["hundred"].rate),),
             note="each with its step in the projection",
-        )
-    )
-    found.figures.append(
+        ),
         Figure(
             row="append",
             name="single effects a second, as a share of the disk's fsyncs",
@@ -94,6 +110,43 @@ def measure(context: Context) -> Found:
             target=0.5,
             peers=(Peer("SQLite commits of one row, FULL", sync.median / taken["row"].median),),
             note="one event, one commit, durable against loss of power; medians, since the disk is shared too",
-        )
+        ),
+    ]
+
+
+def _steps(context: Context, found: Found) -> None:
+    count = context.size(50, 5)
+    committed, full = opened(context.store("committed")), in_full(opened(context.store("full")))
+    taken = by_turns(
+        {
+            "committed": stepping(committed, count),
+            "full": stepping(full, count),
+            "dbos": context.aside("bench.peers.dbos_steps:steps", str(context.path("dbos")), count),
+            "saver": context.aside("bench.peers.saver:steps", str(context.path("saver")), count),
+        },
+        context.rounds,
+        waits=["committed", "full", "dbos", "saver"],
     )
-    return found
+    for session in (committed, full):
+        session.finished(None)
+    peers = (
+        beside("DBOS, steps of a workflow, FULL", taken, "dbos", lambda one: one.rate),
+        beside("LangGraph's SqliteSaver, a task's writes and a checkpoint, FULL", taken, "saver", lambda one: one.rate),
+    )
+    for key, what in (("full", "each survives a loss of power"), ("committed", "each survives SIGKILL")):
+        one = taken[key]
+        found.figures.append(
+            Figure(
+                row="append",
+                name=f"steps a second, calls of a recorded tool, {what}",
+                unit="1/s",
+                measured=one.rate,
+                median=1 / one.median,
+                better="more",
+                peers=peers if key == "full" else (),
+                paces=False,
+                note="by the wall clock; DBOS and the saver commit with SQLite's FULL, which is their default"
+                if key == "full"
+                else "",
+            )
+        )

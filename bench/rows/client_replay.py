@@ -1,4 +1,4 @@
-"""Replay through the OpenAI client: the SDK's method, the transport, and vcrpy with the same client."""
+"""Replay through the OpenAI client: the SDK's method, the transport, and other recorders with the same client."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from bench import clients
 from bench.agents import recorded
 from bench.clients import Talk
 from bench.context import Context
-from bench.figures import Figure, Found, Peer
+from bench.figures import Figure, Found, Peer, beside
+from bench.peers import cassettes
 from bench.rows.replay import replaying, tape_of
 from bench.timing import Batch, Sample, by_turns
 
@@ -24,12 +25,10 @@ def measure(context: Context) -> Found:
     return found
 
 
-def _batches(context: Context, store: SqliteStore, url: str, talk: Talk) -> dict[str, Batch]:
+def _batches(context: Context, store: SqliteStore, url: str, talk: Talk) -> dict[str, Batch | None]:
     calls = len(talk.requests)
     wrapped, carried = clients.wrapped(url), clients.bare(url, http_transport())
-    floor, peer = clients.bare(url, clients.canned()), clients.bare(url)
-    cassette = context.path("cassette")
-    clients.vcr_recording(cassette, peer, talk, clients.URL)
+    floor, client = clients.bare(url, clients.canned()), clients.bare(url)
 
     def by_method() -> int:
         return talk.by(wrapped)
@@ -37,24 +36,24 @@ def _batches(context: Context, store: SqliteStore, url: str, talk: Talk) -> dict
     def by_transport() -> int:
         return talk.by(carried)
 
+    def answered_by(name: str) -> Batch | None:
+        recorder, path = cassettes.found(name), context.path("cassette")
+        if recorder is None:
+            return None
+        recorder.record(path, lambda: talk.by(client))
+        return lambda: recorder.replay(path, lambda: talk.by(client))
+
     method, transport = recorded(store, by_method), recorded(store, by_transport)
     return {
         "method": replaying(tape_of(store.recording(method)), by_method, calls, calls),
         "transport": replaying(tape_of(store.recording(transport)), by_transport, calls, calls),
         "floor": lambda: talk.by(floor),
-        "vcrpy": lambda: clients.vcr_replaying(cassette, peer, talk, clients.URL),
-        "vcrpy+body": lambda: clients.vcr_replaying(cassette, peer, talk, clients.BODY),
-    }
+    } | {name: answered_by(name) for name in cassettes.LABELS}
 
 
 def _tell(found: Found, talk: Talk, taken: dict[str, Sample]) -> None:
     small = not found.figures
-    peers = (
-        Peer("vcrpy (method, uri)", taken["vcrpy"].rate),
-        Peer("vcrpy (method, uri, body)", taken["vcrpy+body"].rate),
-        Peer("bare SDK, answered at once", taken["floor"].rate),
-        Peer("our transport under the SDK", taken["transport"].rate),
-    )
+    peers = [beside(label, taken, name, lambda one: one.rate) for name, label in cassettes.LABELS.items()]
     found.figures += [
         Figure(
             row="client_replay",
@@ -64,8 +63,12 @@ def _tell(found: Found, talk: Talk, taken: dict[str, Sample]) -> None:
             median=1 / taken["method"].median,
             better="more",
             target=5000 if small else None,
-            peers=peers,
-            note="digests of every request and answer checked; opening the tape or cassette: ours apart, vcrpy's inside",
+            peers=(
+                *peers,
+                Peer("bare SDK, answered at once", taken["floor"].rate),
+                Peer("our transport under the SDK", taken["transport"].rate),
+            ),
+            note="digests of every request and answer checked, which no other does; opening is inside for the others, apart for us",
         ),
         Figure(
             row="client_replay",

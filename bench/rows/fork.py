@@ -10,10 +10,16 @@ from agentloupe.verbs.forking import ForkWishes, fork, fork_run, prepare_fork
 from agentloupe.words.step import Step
 from bench.agents import model_and_tool, recorded
 from bench.context import Context
-from bench.figures import Figure, Found, Peer
+from bench.figures import Figure, Found, Peer, beside
+from bench.peers import Absent, rewound
 from bench.timing import Batch, by_turns
 
 _STEPS = 100
+_NEW = 1024
+_PEERS = (
+    "agent-rewind lets everything after the fork happen for real and keeps its requests whole; DBOS puts the fork into a queue "
+    "that it polls once a second"
+)
 _OVERRIDES = Overrides(system_prompt="Answer in one sentence.")
 
 
@@ -24,7 +30,7 @@ def _fake(messages: list[Any], tools: Any, model: Any, temperature: Any) -> tupl
 def measure(context: Context) -> Found:
     """To the new run's id, the whole fork with the generic loop, the whole fork with the agent's own code."""
     store = context.store("fork")
-    run = recorded(store, model_and_tool, _STEPS, new=1024, most=2 * _STEPS)
+    run = recorded(store, model_and_tool, _STEPS, new=_NEW, most=2 * _STEPS)
     last = [step.idx for step in store.steps(run) if _is_model(step)][-1]
 
     def to_the_id() -> int:
@@ -43,21 +49,33 @@ def measure(context: Context) -> Found:
         assert done.candidates[0].status == "ok", done.candidates[0].error
         return 1
 
-    batches: dict[str, Batch] = {"id": to_the_id, "generic": generic, "own": own}
     before = store.size()
     generic()
     after = store.size()
+    batches: dict[str, Batch] = {"id": to_the_id, "generic": generic, "own": own}
     for batch in batches.values():
         batch()  # modules that only forks need are loaded
-    taken = by_turns(batches, context.turns(10))
+    taken = by_turns({**batches, "rewind": _rewound(context)}, context.turns(10))
+    queued = by_turns({"dbos": context.aside("bench.peers.dbos_steps:forks", str(context.path("dbos")), _STEPS)}, 3)
+    rewind = beside(
+        "agent-rewind, its recording opened, the same program run again", taken, "rewind", lambda one: one.ms
+    )
+    dbos = beside("DBOS, to the result, by the wall clock", queued, "dbos", lambda one: one.wall * 1e3)
     found = Found()
-    for name, target, what in (
-        ("id", 5.0, "to the new run's id"),
-        ("generic", 50.0, "whole, generic loop"),
-        ("own", 50.0, "whole, the agent's own code run again"),
+    for name, target, what, peers in (
+        ("id", 5.0, "to the new run's id", ()),
+        ("generic", 50.0, "whole, generic loop", ()),
+        ("own", 50.0, "whole, the agent's own code run again", (rewind, dbos)),
     ):
         figure = Figure(
-            row="fork", name=what, unit="ms", measured=taken[name].ms, median=taken[name].median * 1e3, target=target
+            row="fork",
+            name=what,
+            unit="ms",
+            measured=taken[name].ms,
+            median=taken[name].median * 1e3,
+            target=target,
+            peers=peers,
+            note=_PEERS if peers else "",
         )
         found.figures.append(figure)
     found.figures.append(
@@ -71,6 +89,14 @@ def measure(context: Context) -> Found:
         )
     )
     return found
+
+
+def _rewound(context: Context) -> Batch | None:
+    """The same program under agent-rewind: recorded once, forked at its last model call into a file of its own."""
+    try:
+        return rewound.forking(context.path("rewound"), lambda: context.path("forked"), _STEPS, _NEW)
+    except Absent:
+        return None
 
 
 def _is_model(step: Step) -> bool:

@@ -1,4 +1,4 @@
-"""What recording adds to a model call: alone, and through the OpenAI client beside vcrpy."""
+"""What recording adds to a model call: alone, and through the OpenAI client beside other recorders."""
 
 from __future__ import annotations
 
@@ -6,40 +6,19 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from agentloupe.ports import ambient
-from agentloupe.ports.protocols import Durability, RunWriter
 from agentloupe.verbs.sessions import RecordSession
-from agentloupe.words.event import Head
 from bench import clients
-from bench.agents import answer, ask, conversations, opened
+from bench.agents import answer, ask, conversations, in_full, opened
 from bench.clients import Talk
 from bench.context import Context
-from bench.figures import Figure, Found, Peer
+from bench.figures import Figure, Found, Peer, beside
+from bench.peers import cassettes
 from bench.rows.machine import syncing
 from bench.timing import Batch, Sample, by_turns
 
 _TARGET_MS = 0.20
 _BATCH = 40
 _WITH_FSYNC = 20
-
-
-class _Full:
-    """A writer that makes every commit survive a loss of power."""
-
-    def __init__(self, writer: RunWriter) -> None:
-        self._writer = writer
-
-        self.run_id = writer.run_id
-        self.owner = writer.owner
-        self.remind = writer.remind
-        self.flush = writer.flush
-        self.close = writer.close
-
-    @property
-    def head(self) -> Head:
-        return self._writer.head
-
-    def append(self, drafts: Any, bodies: Any = (), durability: Durability = "commit") -> None:
-        self._writer.append(drafts, bodies, "full" if durability == "commit" else durability)
 
 
 def _asked(count: int, series: Iterator[int]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
@@ -84,9 +63,7 @@ def measure(context: Context) -> Found:
 
 
 def _alone(context: Context, found: Found) -> None:
-    committed, full = opened(context.store("committed")), opened(context.store("full"))
-    book = full.recorder._book  # the one place where durability can be raised for a measurement
-    book.writer = _Full(book.writer)
+    committed, full = opened(context.store("committed")), in_full(opened(context.store("full")))
     count = context.size(_BATCH, 4)
     taken = by_turns(
         {
@@ -135,30 +112,38 @@ def _through_the_client(context: Context, found: Found) -> None:
     count = context.size(_BATCH, 4)
     with clients.server() as url:
         for kind in (clients.short, clients.growing):
-            bare, ours, theirs = clients.bare(url), clients.wrapped(url), clients.bare(url)
-            series = iter(range(1000, 10**9, 1000))
-
-            def recorded(kind: Callable[..., Talk] = kind, ours: Any = ours, series: Iterator[int] = series) -> int:
-                talk = kind(count, next(series))
-                with ambient.inside(session.boundary):
-                    asked = talk.by(ours)
-                session.recorder._book.check()
-                return asked
-
-            batches: dict[str, Batch] = {
-                "bare": lambda kind=kind, bare=bare, series=series: kind(count, next(series)).by(bare),
-                "loupe": recorded,
-            }
-            for name, match in (("vcrpy", clients.URL), ("vcrpy+body", clients.BODY)):
-                batches[name] = lambda kind=kind, theirs=theirs, series=series, match=match: clients.vcr_recording(
-                    context.path("cassette"), theirs, kind(count, next(series)), match
-                )
-            _told(found, kind(1).name, by_turns(batches, context.rounds))
+            subjects = _subjects(context, session, kind, url, count)
+            _told(found, kind(1).name, by_turns(subjects, context.rounds))
     session.finished(None)
+
+
+def _subjects(
+    context: Context, session: RecordSession, kind: Callable[..., Talk], url: str, count: int
+) -> dict[str, Batch | None]:
+    bare, ours, theirs = clients.bare(url), clients.wrapped(url), clients.bare(url)
+    series = iter(range(1000, 10**9, 1000))
+
+    def recorded() -> int:
+        talk = kind(count, next(series))
+        with ambient.inside(session.boundary):
+            asked = talk.by(ours)
+        session.recorder._book.check()
+        return asked
+
+    def by_peer(name: str) -> Batch | None:
+        recorder = cassettes.found(name)
+        if recorder is None:
+            return None
+        return lambda: recorder.record(context.path("cassette"), lambda: kind(count, next(series)).by(theirs))
+
+    return {"bare": lambda: kind(count, next(series)).by(bare), "loupe": recorded} | {
+        name: by_peer(name) for name in cassettes.LABELS
+    }
 
 
 def _told(found: Found, name: str, taken: dict[str, Sample]) -> None:
     base = taken["bare"]
+    peers = [beside(label, taken, key, lambda one: one.ms - base.ms) for key, label in cassettes.LABELS.items()]
     found.figures.append(
         Figure(
             row="recording",
@@ -167,11 +152,8 @@ def _told(found: Found, name: str, taken: dict[str, Sample]) -> None:
             measured=taken["loupe"].ms - base.ms,
             median=(taken["loupe"].median - base.median) * 1e3,
             target=_TARGET_MS,
-            peers=(
-                Peer("vcrpy (method, uri)", taken["vcrpy"].ms - base.ms),
-                Peer("vcrpy (method, uri, body)", taken["vcrpy+body"].ms - base.ms),
-                Peer("the call itself, bare SDK on loopback", base.ms),
-            ),
-            note="vcrpy writes its file once, at the end: nothing is kept of a process that is killed",
+            peers=(*peers, Peer("the call itself, bare SDK on loopback", base.ms)),
+            note="vcrpy and cassetter write their file once, at the end; agent-rewind writes a line a call; neither takes secrets "
+            "out of texts, shares bodies or chains what it keeps",
         )
     )

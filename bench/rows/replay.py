@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 from agentloupe.engine.tape import Tape
 from agentloupe.ports.recording import Recording
 from agentloupe.verbs.instrument import as_agent
 from agentloupe.verbs.replaying import Wishes, open_tape, run_replayed
 from bench.agents import plain_calls, recorded, tool_calls
+from bench.aside import Aside
 from bench.context import Context
-from bench.figures import Figure, Found
-from bench.timing import Batch, by_turns
+from bench.figures import Figure, Found, Peer, beside
+from bench.peers.temporal import EVENTS_A_CALL
+from bench.timing import Batch, Sample, by_turns
 
 SIZES = (100, 1000, 10_000)
+_AS_PEERS = 1000
 _TARGET = 30_000
 _FLAT = 1.5
 
@@ -39,12 +42,30 @@ def replaying(tape: Tape, agent: Callable[..., object], calls: int, least: int =
     return batch
 
 
+def _peers(context: Context) -> dict[str, Batch | Aside | None]:
+    calls = context.size(_AS_PEERS, 20)
+    return {
+        "sandbox": context.aside("bench.peers.temporal:replaying", calls, True),
+        "no sandbox": context.aside("bench.peers.temporal:replaying", calls, False),
+    }
+
+
+def _beside(taken: Mapping[str, Sample]) -> list[Peer]:
+    found: list[Peer] = []
+    for key, how in (("sandbox", ""), ("no sandbox", ", without its sandbox")):
+        found += [
+            beside(f"Temporal's Replayer{how}, activities a second", taken, key, lambda one: one.rate),
+            beside(f"Temporal's Replayer{how}, events a second", taken, key, lambda one: one.rate * EVENTS_A_CALL),
+        ]
+    return found
+
+
 def measure(context: Context) -> Found:
     """Calls a second at three sizes, and how flat that is."""
     found = Found()
     store = context.store("replay")
     sizes = SIZES if context.scale >= 1 else SIZES[:2]
-    batches: dict[str, Batch] = {}
+    batches: dict[str, Batch | Aside | None] = _peers(context)
     for size in sizes:
         run = recorded(store, plain_calls, size)
         batches[f"plain {size}"] = replaying(tape_of(store.recording(run)), plain_calls, size, context.size(1000, 100))
@@ -57,19 +78,9 @@ def measure(context: Context) -> Found:
         return len(tools.events)
 
     taken = by_turns({**batches, "opening": opening}, context.rounds)
-    for size in sizes:
-        one = taken[f"plain {size}"]
-        found.figures.append(
-            Figure(
-                row="replay",
-                name=f"calls a second, plain values, {size:,} calls",
-                unit="1/s",
-                measured=one.rate,
-                median=1 / one.median,
-                better="more",
-                target=_TARGET,
-            )
-        )
+    found.figures += [
+        _plain(size, taken[f"plain {size}"], _beside(taken) if size == _AS_PEERS else ()) for size in sizes
+    ]
     first, last = taken[f"plain {sizes[0]}"], taken[f"plain {sizes[-1]}"]
     found.figures.append(
         Figure(
@@ -81,25 +92,35 @@ def measure(context: Context) -> Found:
             target=_FLAT,
         )
     )
-    found.figures.append(
-        Figure(
-            row="replay",
-            name=f"calls a second, decorated tool, {sizes[-1]:,} calls",
-            unit="1/s",
-            measured=taken["tool"].rate,
-            median=1 / taken["tool"].median,
-            better="more",
-            note="with binding and encoding of the arguments",
+    for key, name, note in (
+        ("tool", f"calls a second, decorated tool, {sizes[-1]:,} calls", "with binding and encoding of the arguments"),
+        ("opening", "events a second while opening: read, verified, put together", ""),
+    ):
+        one = taken[key]
+        found.figures.append(
+            Figure(
+                row="replay",
+                name=name,
+                unit="1/s",
+                measured=one.rate,
+                median=1 / one.median,
+                better="more",
+                note=note,
+            )
         )
-    )
-    found.figures.append(
-        Figure(
-            row="replay",
-            name="events a second while opening: read, verified, put together",
-            unit="1/s",
-            measured=taken["opening"].rate,
-            median=1 / taken["opening"].median,
-            better="more",
-        )
-    )
     return found
+
+
+def _plain(size: int, one: Sample, peers: Sequence[Peer]) -> Figure:
+    beside_peers = "each with its digest checked; Temporal compares no arguments, and has six events for an activity"
+    return Figure(
+        row="replay",
+        name=f"calls a second, plain values, {size:,} calls",
+        unit="1/s",
+        measured=one.rate,
+        median=1 / one.median,
+        better="more",
+        target=_TARGET,
+        peers=peers,
+        note=beside_peers if peers else "",
+    )

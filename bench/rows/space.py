@@ -12,6 +12,7 @@ from agentloupe.store.sqlite import SqliteStore
 from bench.agents import MODEL, answer, ask, conversations, recorded
 from bench.context import Context
 from bench.figures import Figure, Found, Peer
+from bench.peers import Absent, saver
 
 _STEPS = 300
 _AN_EVENT = 1024
@@ -44,6 +45,15 @@ def file_bytes(store: SqliteStore) -> int:
     return path.stat().st_size
 
 
+def _saved(context: Context) -> Peer:
+    """A checkpoint holds the whole state, so that messages are kept once for each step after them."""
+    name = "LangGraph's SqliteSaver, messages as the state"
+    try:
+        return Peer(name, saver.stored(context.path("saver"), conversations(_STEPS, most=10**9)) / 1e3)
+    except Absent:
+        return Peer(name, None)
+
+
 def measure(context: Context) -> Found:
     """The file, and what lies in it."""
     store, empty = context.store("space"), context.store("empty")
@@ -64,6 +74,7 @@ def measure(context: Context) -> Found:
             peers=(
                 Peer("unique bodies, zstd 3", bodies / 1e3),
                 Peer("every request kept whole, as JSON", whole / 1e3),
+                _saved(context),
             ),
             note=f"target: unique bodies at zstd level 3 + 1 KB for each of {events:,} events; an empty file has {before / 1e3:.0f} KB",
         )

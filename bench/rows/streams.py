@@ -1,8 +1,9 @@
-"""Streams: time to the first chunk with and without recording, beside vcrpy, and what each chunk costs."""
+"""Streams: time to the first chunk with and without recording, beside other recorders, and what each chunk costs."""
 
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
@@ -10,10 +11,16 @@ from agentloupe.ports import ambient
 from bench import clients
 from bench.agents import MODEL, opened
 from bench.context import Context
-from bench.figures import Figure, Found, Peer
+from bench.figures import Figure, Found, Peer, beside
+from bench.peers import cassettes
 from bench.timing import Batch, by_turns
 
 _CHUNKS = 100
+_PEERS = {
+    "vcrpy": ", which reads to the end first",
+    "cassetter": ", which reads to the end first",
+    "agent-rewind": ", which keeps the chunks when the stream ends",
+}
 _INTERVAL_MS = 5
 
 
@@ -30,10 +37,7 @@ def measure(context: Context) -> Found:
             session.recorder._book.check()  # what was committed goes into the database now, not beside what comes next
             return count
 
-        def by_vcrpy(batch: Batch) -> int:
-            return clients.vcr(context.path("cassette"), batch)
-
-        _first_chunk(context, found, bare, ours, theirs, recorded, by_vcrpy)
+        _first_chunk(context, found, bare, ours, theirs, recorded)
         _each_chunk(context, found, bare, ours, recorded)
     session.finished(None)
     return found
@@ -53,9 +57,12 @@ def _first_chunk(
     ours: Any,
     theirs: Any,
     recorded: Callable[[Batch], int],
-    by_vcrpy: Callable[[Batch], int],
 ) -> None:
-    waited: dict[str, list[float]] = {"bare": [], "loupe": [], "vcrpy": []}
+    waited: defaultdict[str, list[float]] = defaultdict(list)
+
+    def by_peer(name: str) -> Batch | None:
+        recorder = cassettes.found(name)
+        return None if recorder is None else lambda: recorder.record(context.path("cassette"), once(theirs, name))
 
     def once(client: Any, name: str) -> Batch:
         def batch() -> int:
@@ -69,12 +76,8 @@ def _first_chunk(
 
         return batch
 
-    batches: dict[str, Batch] = {
-        "bare": once(bare, "bare"),
-        "loupe": lambda: recorded(once(ours, "loupe")),
-        "vcrpy": lambda: by_vcrpy(once(theirs, "vcrpy")),
-    }
-    by_turns(batches, context.turns(5))
+    batches: dict[str, Batch | None] = {"bare": once(bare, "bare"), "loupe": lambda: recorded(once(ours, "loupe"))}
+    by_turns(batches | {name: by_peer(name) for name in _PEERS}, context.turns(5))
     least = {name: min(times) for name, times in waited.items()}
     middle = {name: sorted(times)[len(times) // 2] for name, times in waited.items()}
     found.figures.append(
@@ -87,7 +90,10 @@ def _first_chunk(
             target=float(_INTERVAL_MS),
             peers=(
                 Peer("the first chunk itself, bare SDK", least["bare"]),
-                Peer("added by vcrpy, which reads to the end first", least["vcrpy"] - least["bare"]),
+                *(
+                    beside(f"added by {name}{how}", least, name, lambda ms: ms - least["bare"])
+                    for name, how in _PEERS.items()
+                ),
             ),
             paces=False,
             note=f"20 chunks, one every {_INTERVAL_MS} ms; target: one interval; by the wall clock",

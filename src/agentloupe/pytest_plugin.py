@@ -36,6 +36,7 @@ _NEWS: Final = "loupe_recorded"
 _MODES: Final = ("none", "once", "new_episodes", "all", "rewrite")
 _STRICT: Final = "LOUPE_STRICT"
 _FORBIDDEN: Final = "<>?%*:|\"'/\\"
+_SAME_OPTION: Final = ("pytest_recording", "cassetter")
 _set_strict = pytest.StashKey[bool]()
 
 
@@ -45,8 +46,8 @@ _set_strict = pytest.StashKey[bool]()
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Options and settings."""
     group = parser.getgroup("loupe", "recordings of agents (Agent Loupe)")
-    # pytest-recording has an option of this name, and of the same meaning: then its value holds.
-    short = () if find_spec("pytest_recording") else ("--record-mode",)
+    # Others have an option of this name, and of the same meaning: then its value holds.
+    short = () if any(map(find_spec, _SAME_OPTION)) else ("--record-mode",)
     group.addoption(
         "--loupe-record-mode",
         *short,

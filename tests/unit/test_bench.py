@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -111,6 +112,14 @@ def test_the_page_holds_every_figure_its_peers_and_the_command(tmp_path: Path) -
 def test_a_flat_curve_can_be_drawn_too() -> None:
     curve = Curve("growth", "flat", "us", (100, 1000), (10.0, 10.0)).as_json()
     assert curves_as_svg([curve]).startswith("<svg")
+
+
+def test_labels_of_curves_that_end_together_do_not_lie_on_each_other() -> None:
+    curves = [Curve("growth", name, "us", (100, 1000), (10.0, 12.0)).as_json() for name in ("a", "b", "c")]
+    labels = [float(y) for y in re.findall(r'y="([0-9.]+)" fill="#[0-9a-f]+">[abc]<', curves_as_svg(curves))]
+    assert len(labels) == 3
+    assert labels[1] - labels[0] >= 12
+    assert labels[2] - labels[1] >= 12
 
 
 def test_the_command_measures_what_is_asked_for(
