@@ -286,7 +286,7 @@ def test_a_second_run_of_the_same_program_is_stopped_and_does_not_count() -> Non
     assert isinstance(tape, Tape)
     report = run_replayed(tape, lambda *_, **__: [lead("a", "b"), lead("a", "b")], Wishes())
     assert report.verdict == "pass", report.text()
-    assert any("another run" in note for note in report.notes)
+    assert any("other runs" in note for note in report.notes)
     assert REAL == []
 
 

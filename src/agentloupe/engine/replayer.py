@@ -118,6 +118,9 @@ class Replayer:
         tape: of a verified recording.
         settings: see `Settings`.
         schedule: which the tape's calls are handed over by, where it is not this replay's own.
+
+    Attributes:
+        unstarted: is called for a verdict when the program has ended, and the recorded agent was not started.
     """
 
     def __init__(self, tape: Tape, settings: Settings | None = None, schedule: Schedule | None = None) -> None:
@@ -135,6 +138,7 @@ class Replayer:
         self.bodies = Bodies(tape.recording, [c.output_digest for c in tape.driven if c.output_digest is not None])
         self.expectations = Expectations(self.settings.expected)
         self.notes: list[str] = []
+        self.unstarted = _nothing
         self._lock = plain.RLock()
         self._lanes: dict[str, LaneCursor] = {}
         self._last: RecordedCall | None = None
@@ -362,6 +366,8 @@ class Replayer:
 
     def report(self) -> ReplayReport:
         """What was found. Without an end of the program it counts as having ended early."""
+        if self._verdict is None:
+            self.unstarted()
         with self._lock:
             verdict = self._verdict or "could_not_run"
             divergence = self._divergence
