@@ -6,15 +6,16 @@ import http.client
 import json
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import openai
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentloupe.demo.calculator import calculate
+from agentloupe.providers.assembling import assembled
 from agentloupe.providers.loopback import HttpReply, HttpRequest, RequestError, json_reply, serve
 from agentloupe.providers.scripted import (
     Answer,
@@ -207,6 +208,58 @@ def test_any_text_comes_back_as_it_was(texts: list[str | None]) -> None:
         assert json.loads(reply.body)["choices"][0]["message"]["content"] == text
 
 
+# --- streams ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("usage", [True, False])
+def test_a_stream_says_what_the_whole_answer_says(client_of: Any, usage: bool) -> None:
+    answer = [
+        ask(("add", {"a": 1, "b": [2, "three"]}), ("look", {}), content="Let me  see:\n- so"),
+        say("done", usage=None),
+    ]
+    asked = {"model": "m-1", "messages": [{"role": "user", "content": "1+2?"}], "tools": tools("add", "look")}
+    options = {"stream_options": {"include_usage": True}} if usage else {}
+    with ScriptedServer(answer) as server, ScriptedServer(answer) as other:
+        client = client_of(server)
+        chunks = list(client.chat.completions.create(**asked, **options, stream=True))
+        with client.chat.completions.stream(**asked, **options) as stream:
+            last = stream.get_final_completion()
+        whole = client_of(other).chat.completions.create(**asked)
+    text = [c.choices[0].delta.content for c in chunks if c.choices and c.choices[0].delta.content]
+    assert text == ["Let", " me", "  see:", "\n-", " so"]
+    pieces = [d.function.arguments for c in chunks if c.choices for d in c.choices[0].delta.tool_calls or ()]
+    assert "".join(pieces) == "".join(call.function.arguments for call in whole.choices[0].message.tool_calls)
+    assert len(pieces) > 3
+    assert [c.choices[0].finish_reason for c in chunks if c.choices][-1] == "tool_calls"
+    assert [c.usage.total_tokens for c in chunks if c.usage] == ([whole.usage.total_tokens] if usage else [])
+    assert (last.choices[0].message.content, last.usage) == ("done", None)
+
+
+@settings(max_examples=60)
+@given(st.text(max_size=40) | st.none(), st.lists(st.text(max_size=40), max_size=3))
+def test_any_answer_streams_to_itself(content: str | None, arguments: list[str]) -> None:
+    calls = tuple(ToolCall(name="t", arguments=text) for text in arguments)
+    model = ScriptedModel([Answer(content=content, calls=calls)] * 2)
+    whole = model.app(HttpRequest("POST", "/v1/chat/completions", {}, json.dumps(chat()).encode()))
+    fresh = ScriptedModel([Answer(content=content, calls=calls)])
+    asked = chat(stream=True, stream_options={"include_usage": True})
+    events = fresh.app(HttpRequest("POST", "/v1/chat/completions", {}, json.dumps(asked).encode()))
+    assert isinstance(whole.body, bytes)
+    assert not isinstance(events.body, bytes)
+    got = cast("dict[str, Any]", assembled(b"".join(events.body)))
+    want = json.loads(whole.body)
+    assert got["choices"][0]["finish_reason"] == want["choices"][0]["finish_reason"]
+    message, wanted = got["choices"][0]["message"], want["choices"][0]["message"]
+    assert message.get("content") == wanted["content"]
+    assert message.get("tool_calls") == wanted.get("tool_calls")
+    assert got["usage"] == want["usage"]
+
+
+def test_an_error_is_no_stream(client_of: Any) -> None:
+    with ScriptedServer([fail(429)]) as server, pytest.raises(openai.RateLimitError):
+        client_of(server).chat.completions.create(model="m", messages=[{"role": "user", "content": "x"}], stream=True)
+
+
 # --- the HTTP seam ----------------------------------------------------------------------------------------------------
 
 
@@ -235,7 +288,6 @@ def post(url: str, body: object, path: str = "/v1/chat/completions", **headers: 
         (b'{"messages": []}', "at least one message"),
         (b'{"messages": ["x"]}', "message 0"),
         (b'{"messages": [{"role": "user"}, {"role": 1}]}', "message 1"),
-        (b'{"messages": [{"role": "user"}], "stream": true}', "not in a stream"),
     ],
 )
 def test_a_bad_body_is_a_400_with_the_reason(body: bytes, reason: str) -> None:

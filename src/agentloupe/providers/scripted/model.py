@@ -16,10 +16,12 @@ from agentloupe.providers.loopback import (
     completion,
     error_reply,
     json_reply,
+    mapping,
     models_reply,
     read_chat_request,
 )
 from agentloupe.providers.scripted.answers import Answer, Ask, ToolCall, as_object
+from agentloupe.providers.scripted.streamed import events_of
 from agentloupe.words.canonical import digest
 
 __all__ = ["CREATED", "MAX_REQUESTS", "Rule", "ScriptedModel"]
@@ -86,22 +88,25 @@ class ScriptedModel:
         return whole["choices"][0]["message"], usage.get("prompt_tokens"), usage.get("completion_tokens")
 
     def app(self, request: HttpRequest) -> HttpReply:
-        """The HTTP form: `/v1/chat/completions`, `/v1/models` and `/health`."""
+        """The HTTP form: `/v1/chat/completions` (whole, or as a stream), `/v1/models` and `/health`."""
         if request.path in ("/health", "/v1/health"):
             return json_reply({"status": "ok", "model": self.name})
         if request.path == "/v1/models":
             return models_reply(self.name, "agentloupe")
         if request.path != "/v1/chat/completions" or request.method != "POST":
             return error_reply(404, f"no such route: {request.method} {request.path}")
-        made, whole = self._play(read_chat_request(request.body))
+        asked = read_chat_request(request.body)
+        made, whole = self._play(asked)
         if isinstance(made.body, bytes):
             return HttpReply(made.status, made.body, {"content-type": "application/json", **made.headers})
+        if whole is not None and made.status < 400 and asked.get("stream"):
+            counted = mapping(asked.get("stream_options")).get("include_usage") is True
+            headers = {"content-type": "text/event-stream", **made.headers}
+            return HttpReply(made.status, events_of(whole, usage=counted), headers)
         return json_reply(whole if made.body is None else made.body, made.status, made.headers)
 
     def _play(self, request: Mapping[str, Any]) -> tuple[Answer, dict[str, Any] | None]:
         """The answer and its whole form (None where the answer brings its own body)."""
-        if request.get("stream"):
-            raise RequestError("the scripted model answers whole, not in a stream", param="stream")
         with self._lock:
             if len(self.requests) >= MAX_REQUESTS:
                 raise RequestError(f"the scripted model answers {MAX_REQUESTS} requests, no more")
