@@ -187,6 +187,10 @@ def test_a_stream_that_is_left_early_is_one_cancelled_step(server: Server, libra
     further = replay(done.run_id, _agent(library, asynchronous, server, stop=2))
     assert further.divergence is not None
     assert (further.divergence.kind, further.divergence.sequence) == ("extra", step.last_seq)
+    opened = next(e for e in loupe.open_store().recording(done.run_id).events if e.type == "model.opened")
+    assert further.divergence.agreed == (opened.sequence, "model.opened", step.name)
+    assert "record the run anew" in str(further.divergence.suggestion)
+    assert "last agreeing" in further.text()
 
 
 @pytest.mark.usefixtures("workdir")
@@ -199,6 +203,9 @@ def test_leaving_a_stream_that_was_read_to_its_end_is_a_divergence(
     report = replay(done.run_id, _agent(library, asynchronous, server, stop=1))
     assert report.divergence is not None
     assert report.divergence.kind == "unconsumed"
+    assert report.divergence.agreed is not None
+    assert report.divergence.agreed[1] == "model.opened"
+    assert "stopped reading" in str(report.divergence.suggestion)
 
 
 @pytest.mark.usefixtures("workdir")

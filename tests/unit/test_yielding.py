@@ -219,6 +219,9 @@ def test_taking_less_or_more_than_was_recorded_is_found(
     divergence = loupe.replay(recording, as_far).divergence
     assert divergence is not None
     assert (divergence.kind, divergence.step) == (kind, 1)
+    assert divergence.agreed is not None
+    assert divergence.agreed[1:] == ("tool.allowed", "search")
+    assert divergence.suggestion
 
 
 def test_taking_less_of_one_that_is_kept_open_is_found_too() -> None:

@@ -34,6 +34,13 @@ _SUGGESTIONS: Final[dict[str, str]] = {
 }
 
 
+_OF_STREAMS: Final = {
+    "extra": "if reading on is meant, record the run anew or fork it from this step",
+    "unconsumed": "if leaving off there is meant, record the run anew; else look at why the program stopped reading",
+    "truncated": "what came after that is not recorded: record the run anew, or fork it from this step",
+}
+
+
 def digest_of(value: Json, *, request: bool = False) -> str:
     """The integrity digest that a recorder would give this value (of a request: when nothing was recorded before it)."""
     return Packer().pack(value, shared_lists=request).digest
@@ -217,6 +224,25 @@ class Explainer:
             caller=caller,
             hints=hints_for("agent", changes, was),
             suggestion="start the recorded agent with the recorded arguments (a program with several runs: name its agent)",
+        )
+
+    def stream_difference(
+        self, recorded: RecordedCall, kind: DivergenceKind, message: str, caller: Caller | None
+    ) -> Divergence:
+        """A stream, or a result that comes item by item, which the program does not take as far as it did. Its beginning agreed."""
+        begun = self.tape.recording.events[(recorded.opened_seq or recorded.first_seq) - 1]
+        return Divergence(
+            kind=kind,
+            sequence=recorded.last_seq,
+            lane=recorded.lane,
+            n=recorded.n,
+            step=self.step_of(recorded),
+            expected=self.side_of(recorded),
+            caller=caller,
+            agreed=(begun.sequence, begun.type, recorded.name),
+            suggestion=_OF_STREAMS.get(kind),
+            message=message,
+            reason="stream",
         )
 
     def leak(

@@ -497,7 +497,7 @@ class Replayer:
         """The program does not read a stream as recorded."""
         with self._lock:
             if self._stop is None:
-                found = replace(self._at(recorded, kind, LoupeError(text)), reason="stream")
+                found = self.explainer.stream_difference(recorded, kind, text, caller())
                 self._set(found, "damaged" if kind == "truncated" else "diverged")
             return self._again()
 

@@ -34,13 +34,14 @@ def events_of(whole: Mapping[str, Any], *, usage: bool) -> Iterator[bytes]:
 
 
 def _deltas(message: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    content, calls = message.get("content"), message.get("tool_calls") or []
+    content: str | None = message.get("content")
+    calls: list[dict[str, Any]] = message.get("tool_calls") or []
     others = {name: value for name, value in message.items() if name not in ("role", "content", "tool_calls")}
     yield {"role": message["role"], "content": None if content is None else "", **others}
     for word in _WORDS.findall(content or ""):
         yield {"content": word}
     for at, call in enumerate(calls):
-        function = call["function"]
+        function: dict[str, str] = call["function"]
         yield {"tool_calls": [{**call, "index": at, "function": {**function, "arguments": ""}}]}
         arguments = function["arguments"]
         for start in range(0, len(arguments), _PIECE):
