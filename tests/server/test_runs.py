@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -10,19 +9,8 @@ from starlette.testclient import TestClient
 
 from agentloupe.ports.protocols import Store
 from tests.made import Maker, weather_like
+from tests.server.answers import good, refused
 from tests.server.serving import put
-
-
-def good(answer: Any) -> Any:
-    assert answer.status_code == 200, answer.text
-    return answer.json()
-
-
-def refused(answer: Any, status: int, reason: str) -> Mapping[str, Any]:
-    error = answer.json()["error"]
-    assert (answer.status_code, error["reason"]) == (status, reason), answer.text
-    assert set(error) >= {"reason", "message", "hint", "place"}
-    return error
 
 
 def test_an_empty_store_is_a_list_without_runs(client: TestClient) -> None:

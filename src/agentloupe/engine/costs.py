@@ -21,7 +21,7 @@ from agentloupe.words.errors import ConfigError
 from agentloupe.words.run import Run
 from agentloupe.words.step import Step, Trace
 
-__all__ = ["PriceTable", "Prices", "Tokens", "price_run", "price_trace", "tokens_of", "total"]
+__all__ = ["PriceTable", "Prices", "Tokens", "price_run", "price_step", "price_trace", "tokens_of", "total"]
 
 _PER = {"1M tokens": Decimal(1_000_000), "1K tokens": Decimal(1_000), "1 token": Decimal(1)}
 _DATE = re.compile(r"[-@](20\d\d)-?(0[1-9]|1[0-2])-?(0[1-9]|[12]\d|3[01])$")
@@ -302,8 +302,13 @@ def price_trace(trace: Trace, table: PriceTable) -> Trace:
 
     A copied prefix cost what it cost in the parent and nothing new; an answer from a cassette cost nothing.
     """
-    steps = tuple(replace(step, cost=_step_cost(step, table)) if step.kind == "llm" else step for step in trace.steps)
+    steps = tuple(price_step(step, table) for step in trace.steps)
     return Trace(_with_costs(trace.run, ((step, step.cost) for step in steps if step.kind == "llm")), steps)
+
+
+def price_step(step: Step, table: PriceTable) -> Step:
+    """A step with its cost; only model steps have one."""
+    return replace(step, cost=_step_cost(step, table)) if step.kind == "llm" else step
 
 
 def price_run(run: Run, steps: Iterable[Step], table: PriceTable) -> Run:

@@ -15,7 +15,7 @@ from agentloupe.server import errors
 from agentloupe.server.auth import Guard
 from agentloupe.server.context import Context
 from agentloupe.server.limits import Limits
-from agentloupe.server.routes import about, runs, steps
+from agentloupe.server.routes import about, evidence, runs, step, steps, transcript
 from agentloupe.server.schemas.common import ERRORS
 
 __all__ = ["PAGE", "make_app"]
@@ -23,7 +23,7 @@ __all__ = ["PAGE", "make_app"]
 PAGE = Path(__file__).parent / "page"
 """Where the built page lies, if it was built."""
 
-_ROUTERS = (about.router, runs.router, steps.router)
+_ROUTERS = (about.router, runs.router, steps.router, step.router, transcript.router, evidence.router)
 
 
 def make_app(store: Store, settings: Settings, *, token: str | None, cookie: str = "loupe_token") -> FastAPI:

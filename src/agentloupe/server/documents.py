@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Any
 
 from agentloupe.engine.compare import seconds
+from agentloupe.engine.costs import price_step
 from agentloupe.engine.views.documents import run_json, step_json
 from agentloupe.engine.views.flags import Flags
 from agentloupe.server.context import Context
 from agentloupe.server.reading import Opened
+from agentloupe.verbs.pricing import price_table
 from agentloupe.words.run import Run, RunFilter
 from agentloupe.words.step import Step
 
 __all__ = ["fork_reason", "page", "run_document", "run_short", "seconds_between", "step_documents"]
-
-NO_FLAGS: Final = Flags(frozenset(), frozenset())
 
 
 def page(items: Sequence[Any], total: int, first: int, **more: Any) -> dict[str, Any]:
@@ -71,8 +71,8 @@ def seconds_between(started_at: str, ended_at: str | None) -> float | None:
 
 def step_documents(opened: Opened, steps: Sequence[Step]) -> list[dict[str, Any]]:
     """Headers of some steps of a run."""
-    flags = opened.flags() if any(step.kind == "llm" for step in steps) else NO_FLAGS
-    return [_header(opened, step, flags) for step in steps]
+    flags, table = opened.flags_among(steps), price_table()
+    return [_header(opened, price_step(step, table), flags) for step in steps]
 
 
 def _header(opened: Opened, step: Step, flags: Flags) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Generic, TypeVar
 
-from agentloupe.engine.costs import price_trace
+from agentloupe.engine.costs import price_run
 from agentloupe.engine.views.flags import Flags, flags_of
 from agentloupe.engine.views.outline import Outline
 from agentloupe.ports.protocols import Store
@@ -20,10 +20,11 @@ from agentloupe.ports.recording import Recording
 from agentloupe.verbs.pricing import price_table
 from agentloupe.words.errors import RunNotFound, StepNotFound
 from agentloupe.words.run import Run
-from agentloupe.words.step import Step, Trace
+from agentloupe.words.step import Step
 
 __all__ = ["Kept", "Opened", "Reader"]
 
+_NO_FLAGS = Flags(frozenset(), frozenset())
 _ROWS = 20_000
 _STEPS = 200_000
 V = TypeVar("V")
@@ -63,28 +64,20 @@ class Opened:
     """A run with the headers of its steps and what follows from them.
 
     Attributes:
-        trace: the run and its steps, with costs.
+        run: the run's row, with costs.
+        steps: headers of all steps, without costs; see `priced`.
         outline: depth and number of children of each step.
     """
 
-    trace: Trace
+    run: Run
+    steps: Sequence[Step]
     outline: Outline
     _store: Store
     _flags: Flags | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    @property
-    def run(self) -> Run:
-        """The run's row, with costs."""
-        return self.trace.run
-
-    @property
-    def steps(self) -> Sequence[Step]:
-        """Headers of all steps."""
-        return self.trace.steps
-
     def step(self, idx: int) -> Step:
-        """One of them. Raises `StepNotFound`."""
+        """One of the steps. Raises `StepNotFound`."""
         if not 0 <= idx < len(self.steps):
             there = f"steps are 0 to {len(self.steps) - 1}" if self.steps else "it has no steps"
             raise StepNotFound(f"{self.run.id} has no step {idx}", hint=there)
@@ -94,12 +87,26 @@ class Opened:
         """The way to the run's bodies, without its events."""
         return Recording(self.run.id, (), self._store.get, f"run {self.run.id}")
 
+    def before(self, step: Step) -> Step | None:
+        """The model step before this step in the same agent."""
+        earlier = (self.steps[at] for at in range(step.idx - 1, -1, -1))
+        return next((one for one in earlier if one.kind == "llm" and one.parent_idx == step.parent_idx), None)
+
     def flags(self) -> Flags:
         """Where instructions or tools changed between two model steps; made once."""
         with self._lock:
             if self._flags is None:
                 self._flags = flags_of(self.steps, self._store.get)
             return self._flags
+
+    def flags_among(self, steps: Sequence[Step]) -> Flags:
+        """The same for some steps only, without looking at the others."""
+        if self._flags is not None:
+            return self._flags
+        models = [step for step in steps if step.kind == "llm"]
+        firsts = {step.parent_idx: step for step in reversed(models)}
+        before = [earlier for step in firsts.values() if (earlier := self.before(step)) is not None]
+        return flags_of([*before, *models], self._store.get) if models else _NO_FLAGS
 
 
 _Costs = tuple[Decimal | None, Decimal | None, bool]
@@ -127,19 +134,19 @@ class Reader:
         kept = self._opened.get(run_id, version)
         if kept is not None:
             return kept
-        trace = _priced(Trace(run, tuple(self.store.steps(run_id))))
-        made = Opened(trace, Outline.of(trace.steps), self.store)
-        return self._opened.put(run_id, version, made, len(trace.steps) + 1)
+        steps = tuple(self.store.steps(run_id))
+        made = Opened(self._with_costs(run, steps), steps, Outline.of(steps), self.store)
+        return self._opened.put(run_id, version, made, len(steps) + 1)
 
     def priced(self, runs: Iterable[Run]) -> list[Run]:
         """Rows with their costs; a run's steps are read once for that."""
         return [self._with_costs(run) for run in runs]
 
-    def _with_costs(self, run: Run) -> Run:
+    def _with_costs(self, run: Run, steps: Sequence[Step] | None = None) -> Run:
         version = (run.events, run.head)
         costs = self._costs.get(run.id, version)
         if costs is None:
-            priced = _priced(Trace(run, tuple(self.store.steps(run.id)))).run
+            priced = _priced(run, self.store.steps(run.id) if steps is None else steps)
             costs = self._costs.put(run.id, version, (priced.cost, priced.new_cost, priced.cost_complete), 1)
         return replace(run, cost=costs[0], new_cost=costs[1], cost_complete=costs[2])
 
@@ -148,7 +155,6 @@ def _version(run: Run) -> object:
     return run.events, run.head, run.status, run.tags
 
 
-def _priced(trace: Trace) -> Trace:
-    """The trace with costs; where the steps are gone nothing is known of them."""
-    gone = bool(trace.run.step_count) and not trace.steps
-    return trace if gone else price_trace(trace, price_table())
+def _priced(run: Run, steps: Sequence[Step]) -> Run:
+    """The run with costs; where the steps are gone nothing is known of them."""
+    return run if run.step_count and not steps else price_run(run, steps, price_table())

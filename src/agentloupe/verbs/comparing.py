@@ -31,7 +31,16 @@ from agentloupe.words.canonical import Json, canonical, loads
 from agentloupe.words.errors import Corrupt, Damaged, UsageError
 from agentloupe.words.step import Step, Trace
 
-__all__ = ["compare", "detail", "message_changes", "side_of", "side_of_recording", "tool_changes", "word_changes"]
+__all__ = [
+    "compare",
+    "detail",
+    "message_changes",
+    "request_changes",
+    "side_of",
+    "side_of_recording",
+    "tool_changes",
+    "word_changes",
+]
 
 Source = str | Path | Recording
 """A run of the store (by id, beginning of one, `last` ...), an exported file, or a recording."""
@@ -227,10 +236,31 @@ def detail(
     if isinstance(mine := _outcome(left), str) and isinstance(theirs := _outcome(right), str):
         found["words"] = word_changes(mine, theirs)
     if left.kind == "llm" and isinstance(left.input, dict) and isinstance(right.input, dict):
-        found["messages"] = message_changes(_history(left.input), _history(right.input))
-        found["answer"] = message_changes([left.output], [right.output])
-        found["tools"] = tool_changes(left.input.get("tools"), right.input.get("tools"))
+        found |= _asked_changes(left, right)
     return found
+
+
+def _asked_changes(left: Step, right: Step) -> dict[str, list[Json]]:
+    one, other = _request(left), _request(right)
+    return {
+        "messages": message_changes(_history(one), _history(other)),
+        "answer": message_changes([left.output], [right.output]),
+        "tools": tool_changes(one.get("tools"), other.get("tools")),
+    }
+
+
+def request_changes(left: Step, right: Step) -> dict[str, list[Json]]:
+    """What differs between two model steps with their bodies: `{messages, answer, tools, parameters}`.
+
+    `parameters` lists changed places of everything in the requests that is neither message nor tool; see `detail` for the others.
+    """
+    apart = {*_HISTORIES, "tools"}
+    one, other = ({k: v for k, v in _request(step).items() if k not in apart} for step in (left, right))
+    return {**_asked_changes(left, right), "parameters": _changes(one, other)}
+
+
+def _request(step: Step) -> Mapping[str, Json]:
+    return step.input if isinstance(step.input, dict) else {}
 
 
 def _loaded(run_id: str, step: Step | None, store: Store | None, sources: Sequence[Recording]) -> Step | None:
@@ -251,7 +281,7 @@ def _outcome(step: Step) -> Json:
     return step.output if step.error is None else step.error
 
 
-def _changes(left: Json, right: Json) -> Json:
+def _changes(left: Json, right: Json) -> list[Json]:
     places, more = changes_between(left, right)
     listed: list[Json] = [place.as_json() for place in places]
     return [*listed, {"more": True}] if more else listed

@@ -6,11 +6,16 @@ lists that they are told by, so that a run of 10,000 steps costs one pass over i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final, cast
 
+import orjson
+
+from agentloupe.engine.news import text_of
 from agentloupe.ports.recording import GetBodies
-from agentloupe.words.canonical import Json, dumps, loads
+from agentloupe.words.canonical import Json
 from agentloupe.words.step import Step
 
 __all__ = ["Flags", "flags_of", "instructions_of"]
@@ -18,7 +23,11 @@ __all__ = ["Flags", "flags_of", "instructions_of"]
 _AT_ONCE = 2000
 _TOP = ("system", "instructions", "systemInstruction", "system_instruction")
 _LISTS = ("messages", "input", "contents")
-_LEADING = frozenset({"system", "developer"})
+_LEADING = ("system", "developer")
+_TOLD: Final = re.compile(
+    rb'\{"\$list":\{"base":"([0-9a-f]{64})",(?:"near":\[[^\]]*\],)?"parts":\[\[([0-9]{1,9}),([0-9]{1,9})\],'
+)
+"""How a list begins that is told by another one: which, and the range of it that comes first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +49,7 @@ def instructions_of(request: Mapping[str, Json]) -> Json:
 
 
 def flags_of(steps: Sequence[Step], get: GetBodies) -> Flags:
-    """Compares each model step with the one before it in the same agent. What is not there is not compared."""
+    """Compares each model step with the one before it in the same agent, among `steps`. What is gone is not compared."""
     asked = [step for step in steps if step.kind == "llm" and step.input_digest is not None]
     heads = _Heads(get)
     heads.fetch(step.input_digest for step in asked if step.input_digest is not None)
@@ -71,25 +80,22 @@ class _Heads:
     def fetch(self, digests: Iterable[str]) -> None:
         """Reads the requests, and of their lists what is needed to know how they begin."""
         for digest, text in self._bodies(digests):
-            value = loads(text)
+            value = _read(text)
             if isinstance(value, dict):
                 self._requests[digest] = value
         wanted = {ref for request in self._requests.values() for ref in _lists_in(request)}
         told: dict[str, str] = {}
         while wanted:
-            ahead: set[str] = set()
             for digest, text in self._bodies(wanted):
-                base = self._begins(digest, loads(text))
+                base = self._begins(digest, text)
                 if base is not None:
                     told[digest] = base
-                    ahead.add(base)
-            wanted = ahead - self._first.keys() - told.keys()
+            wanted = set(told.values()) - self._first.keys() - told.keys()
         for digest in told:
             at = digest
             while at in told:
                 at = told[at]
-            if at in self._first:
-                self._first[digest] = self._first[at]
+            self._first[digest] = self._first.get(at)
         self._fill()
 
     def _bodies(self, digests: Iterable[str]) -> Iterable[tuple[str, bytes]]:
@@ -97,21 +103,20 @@ class _Heads:
         for start in range(0, len(listed), _AT_ONCE):
             yield from self._get(listed[start : start + _AT_ONCE]).items()
 
-    def _begins(self, digest: str, value: Json) -> str | None:
+    def _begins(self, digest: str, text: bytes) -> str | None:
         """Notes the first item of a list, or names the list that it begins like."""
-        if isinstance(value, list):
-            self._first[digest] = value[0] if value else None
+        self._first[digest] = None
+        told = _TOLD.match(text)
+        if told is None:
+            value = _read(text)
+            self._first[digest] = value[0] if isinstance(value, list) and value else None
             return None
-        told = value.get("$list") if isinstance(value, dict) else None
-        if not isinstance(told, dict):
-            return None
-        parts, base = told.get("parts"), told.get("base")
-        span = parts[0] if isinstance(parts, list) and parts else None
-        start, stop = span if isinstance(span, list) and len(span) == 2 else (0, 0)
+        start, stop = int(told[2]), int(told[3])
         if start != stop:  # from the middle of another list: a cut history, which no instructions lead
-            return base if start == 0 and isinstance(base, str) else None
-        own = parts[1] if isinstance(parts, list) and len(parts) > 1 else None
-        self._first[digest] = own[0] if isinstance(own, list) and own else None
+            return told[1].decode() if start == 0 else None
+        value = _read(text)
+        own = cast("dict[str, dict[str, list[list[Json]]]]", value)["$list"]["parts"][1]
+        self._first[digest] = own[0] if own else None
         return None
 
     def _fill(self) -> None:
@@ -121,7 +126,7 @@ class _Heads:
         for digest, item in self._first.items():
             ref = _reference(item)
             if ref is not None and ref in texts:
-                self._first[digest] = loads(texts[ref])
+                self._first[digest] = _read(texts[ref])
 
     def of(self, digest: str) -> tuple[bytes, bytes] | None:
         """Texts of instructions and tools; `None` for a request that is not there."""
@@ -133,7 +138,15 @@ class _Heads:
             ref = _reference(request.get(name))
             if ref is not None:
                 shown[name] = [self._first.get(ref)]
-        return dumps(instructions_of(shown)), dumps(request.get("tools"))
+        return text_of(instructions_of(shown)), text_of(request.get("tools"))
+
+
+def _read(text: bytes) -> Json:
+    """A body's value, where only equality counts: huge integers may be read as floats. Damage reads as nothing."""
+    try:
+        return orjson.loads(text)
+    except ValueError:
+        return None
 
 
 def _lists_in(request: Mapping[str, Json]) -> Iterable[str]:

@@ -24,8 +24,14 @@ class Outline:
         count = len(steps)
         depth, children = [-1] * count, [0] * count
         for step in steps:
-            if (above := _parent(step, count)) is not None:
-                children[above] += 1
+            above = _parent(step, count)
+            if above is None:
+                depth[step.idx] = 0
+                continue
+            children[above] += 1
+            if depth[above] >= 0:
+                depth[step.idx] = depth[above] + 1
+                continue
             chain: list[int] = []
             at: int | None = step.idx
             # A parent may come later than its child; a circle, which only damage can make, ends at the chain's length.

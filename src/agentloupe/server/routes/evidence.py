@@ -1,0 +1,116 @@
+"""The facts beneath: stored values as they are, events, and whether all of it is whole."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Header, Query
+from starlette.responses import Response
+
+from agentloupe.engine.verify import Verification, verify
+from agentloupe.server.context import First, Here, Idx, RunId
+from agentloupe.server.documents import page
+from agentloupe.server.reply import problem, reply
+from agentloupe.server.schemas.evidence import Verdict
+from agentloupe.server.schemas.views import EventPage
+from agentloupe.words.errors import NotFound
+from agentloupe.words.event import Event
+from agentloupe.words.jsontext import dumps
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/api/runs/{run_id}", tags=["evidence"])
+
+_RANGE = re.compile(r"bytes=([0-9]{1,15})-([0-9]{0,15})")
+_ODD = re.compile(r"[^A-Za-z0-9._-]+")
+_SHOWN = (
+    *("sequence", "type", "event_id", "recorded_at", "call_id", "name", "source", "lane", "n"),
+    *("input_digest", "output_digest", "hash", "prev_hash", "copied_hash"),
+)
+
+
+@router.get(
+    "/steps/{idx}/raw/{part}",
+    responses={
+        200: {"description": "The stored value as JSON text.", "content": {"application/json": {"schema": {}}}},
+        206: {"description": "A part of that text, as asked for.", "content": {"application/json": {"schema": {}}}},
+        416: {"description": "The text has no such part."},
+    },
+)
+def raw(
+    here: Here,
+    run_id: RunId,
+    idx: Idx,
+    part: Literal["input", "output", "error"],
+    range_: Annotated[str | None, Header(alias="Range", max_length=100)] = None,
+    download: Annotated[bool, Query(description="As a file.")] = False,
+) -> Response:
+    """What was sent or came back, exactly as it is stored: every digit of a number, every name in its order."""
+    opened = here.reader.open(run_id)
+    step = opened.step(idx)
+    failed = step.status not in {"ok", "open"}
+    digest = step.input_digest if part == "input" else step.output_digest
+    if digest is None or (part != "input" and failed != (part == "error")):
+        raise NotFound(f"step {idx} of {run_id} has no {part}", reason=f"no_{part}")
+    text = dumps(opened.bodies().body(digest))
+    headers = {"Accept-Ranges": "bytes", "ETag": f'"{digest}"'}
+    if download:
+        name = _ODD.sub("-", f"{run_id}-{idx}-{part}").strip(".-")
+        headers["Content-Disposition"] = f'attachment; filename="{name}.json"'
+    return _part(text, range_, headers)
+
+
+def _part(text: bytes, wanted: str | None, headers: dict[str, str]) -> Response:
+    asked = _RANGE.fullmatch(wanted) if wanted is not None else None
+    if asked is None:
+        return Response(text, 200, headers, "application/json")
+    start, end = int(asked[1]), min(int(asked[2] or len(text)), len(text) - 1)
+    if start > end:
+        answer = problem(416, "range", f"the text has {len(text):,} bytes", place="Range")
+        answer.headers["Content-Range"] = f"bytes */{len(text)}"
+        return answer
+    headers["Content-Range"] = f"bytes {start}-{end}/{len(text)}"
+    return Response(text[start : end + 1], 206, headers, "application/json")
+
+
+@router.get("/events", response_model=EventPage)
+def list_events(
+    here: Here,
+    run_id: RunId,
+    step: Annotated[int | None, Query(ge=0, le=2**31 - 1, description="Only events of this step's call.")] = None,
+    first: First = 0,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 200,
+) -> Response:
+    """Events in order, without bodies."""
+    if step is None:
+        total = here.reader.run(run_id).events
+        found = here.store.events(run_id, first=first + 1, limit=limit)
+        return reply(page([_envelope(event) for event in found], total, first))
+    chosen = here.reader.open(run_id).step(step)
+    between = here.store.events(run_id, first=chosen.first_seq, limit=chosen.last_seq - chosen.first_seq + 1)
+    mine = [event for event in between if event.call_id == chosen.call_id] if chosen.call_id else between
+    return reply(page([_envelope(event) for event in mine[first : first + limit]], len(mine), first))
+
+
+def _envelope(event: Event) -> dict[str, Any]:
+    shown = {name: getattr(event, name) for name in _SHOWN}
+    return shown | {"bodies": dict(event.bodies), "attrs": dict(event.attrs)}
+
+
+@router.get("/verify", response_model=Verdict)
+def verify_run(
+    here: Here,
+    run_id: RunId,
+    bodies: Annotated[bool, Query(description="Check bodies too, not only the chain.")] = True,
+) -> Response:
+    """Checks that the evidence is whole: numbers, chain, and all bodies."""
+    run = here.reader.run(run_id)
+    found = verify(here.store.recording(run_id), bodies=bodies)
+    here.verdicts.put(run_id, (run.events, run.head), found.ok, 1)
+    return reply(_verdict(found))
+
+
+def _verdict(found: Verification) -> dict[str, Any]:
+    return {**asdict(found), "reason": found.fault.reason if found.fault else None, "head": found.head}
