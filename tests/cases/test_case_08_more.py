@@ -12,13 +12,13 @@ import pytest
 import agentloupe as loupe
 from agentloupe.engine.cassette import Cassette
 from agentloupe.engine.difference import UNICODE
-from agentloupe.engine.loop import asked_tools
 from agentloupe.engine.project import load_steps, response_of
 from agentloupe.store.memory import MemoryStore
 from agentloupe.verbs.forking import fork_run
 from agentloupe.verbs.looping import run_loop
 from agentloupe.verbs.replaying import replay
 from agentloupe.words.canonical import loads
+from agentloupe.words.turns import calls_in_message as asked_tools
 from tests.cases.rec import Rec
 from tests.fork_support import Script
 from tests.support import SHARED

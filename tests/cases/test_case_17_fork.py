@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from agentloupe.engine.cassette import Cassette
-from agentloupe.engine.loop import asked_tools
 from agentloupe.engine.project import load_steps, response_of
 from agentloupe.store.memory import MemoryStore
 from agentloupe.verbs.forking import fork_run
@@ -18,6 +17,7 @@ from agentloupe.verbs.instrument import tool
 from agentloupe.verbs.looping import run_loop
 from agentloupe.verbs.replaying import replay
 from agentloupe.words.canonical import key_of
+from agentloupe.words.turns import calls_in_message as asked_tools
 from tests.fork_support import Script
 from tests.support import SHARED
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agentloupe.engine.loop import Asked, Limits, Loop, Model, Spend, Tools, asked_tools, from_llm_call, step_name
+from agentloupe.engine.loop import Limits, Loop, Model, Spend, Tools, from_llm_call, step_name
 from agentloupe.engine.manner import Manner
 from agentloupe.engine.overrides import Overrides
 from agentloupe.ports.protocols import Answer
@@ -17,6 +17,8 @@ from agentloupe.verbs.looping import executor_of, finish, messages_at, run_loop,
 from agentloupe.verbs.replaying import replay
 from agentloupe.words.errors import LoupeError, ModelRefused, ModelUnreachable, StepNotFound
 from agentloupe.words.run import Run
+from agentloupe.words.turns import Asked
+from agentloupe.words.turns import calls_in_message as asked_tools
 from tests.fork_support import PLAIN, QUESTION, SCHEMAS, SYSTEM, TOOLS, Script, say, weather_run, weather_script
 
 

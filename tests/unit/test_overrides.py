@@ -18,10 +18,10 @@ from agentloupe.engine.overrides import (
     apply_overrides,
     apply_to_request,
     compile_overrides,
-    form_of,
     overrides_from_json,
     parse_set,
 )
+from agentloupe.words.dialects import form_of
 from agentloupe.words.errors import UsageError
 
 LOOKUP = {"type": "function", "function": {"name": "lookup", "parameters": {"type": "object"}}}

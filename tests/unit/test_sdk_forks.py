@@ -160,17 +160,6 @@ def test_a_tool_that_is_not_decorated_is_seen(server: Server, form: str) -> None
     assert (len(server.seen), len(ran)) == (before, tools)
 
 
-@FORM
-def test_the_generic_loop_says_that_it_speaks_another_form(server: Server, form: str) -> None:
-    agent = loupe.agent(name="talk")(FORMS[form](server, declared))
-    run_id = loupe.record(agent, "how is it?").run_id
-    before = len(server.seen)
-    with pytest.raises(ForkRefused, match="speaks chat completions, this request is of the form") as refused:
-        fork(run_id, from_step=3, control=False, engine="generic", model="other-1")
-    assert refused.value.reason == "other_form"
-    assert len(server.seen) == before
-
-
 HOSTED: dict[str, list[Any]] = {
     "responses": [{"type": "mcp", "server_label": "x", "server_url": "https://x.example"}],
     "messages": [{"type": "code_execution_20250825", "name": "code_execution"}],

@@ -31,6 +31,7 @@ def command(
     start: options.Start = "",
     code: options.Code = None,
     engine: options.Engine = None,
+    endpoint: options.Endpoint = None,
     system_prompt: options.SystemPrompt = None,
     model: options.Model = None,
     temperature: options.Temperature = None,
@@ -60,7 +61,7 @@ def command(
     """Start a new run from a model step of an old one, with changes. The old run is never written to.
 
     The model is asked anew; tools are answered from the recording. A tool that writes is never run. The model is the one
-    of LLM_BASE_URL, LLM_API_KEY, LLM_MODEL (also from .env).
+    of LLM_BASE_URL, LLM_API_KEY, LLM_MODEL (also from .env), or --endpoint.
 
     Examples: agentloupe fork last --from 3 --system-prompt "Answer in one sentence.";
     agentloupe fork last --from 3 --temperature 0.9 --repeat 3;
@@ -118,7 +119,7 @@ def _wishes(given: Mapping[str, Any]) -> ForkWishes:
     from agentloupe.verbs.forkfamily import ForkWishes
 
     limits = Limits(max_steps=given["max_steps"], max_cost=_amount(given["max_cost"]), max_seconds=given["max_seconds"])
-    as_they_are = ("on_miss", "repeat", "control", "engine", "require_faithful", "code_changed")
+    as_they_are = ("on_miss", "repeat", "control", "engine", "endpoint", "require_faithful", "code_changed")
     return ForkWishes(
         overrides=_overrides(given),
         tools=dict(parse_tool(text) for text in given["tool"] or ()),

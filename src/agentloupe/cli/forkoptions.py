@@ -11,6 +11,7 @@ __all__ = [
     "Code",
     "CodeChanged",
     "Control",
+    "Endpoint",
     "Engine",
     "FailOn",
     "Live",
@@ -55,6 +56,10 @@ Code = Annotated[str | None, _option(metavar="MODULE:FUNCTION", help="The agent,
 Engine = Annotated[
     Literal["own", "generic"] | None,
     _option(help="own: your code runs. generic: the plain agent loop. Default: own when there is code."),
+]
+Endpoint = Annotated[
+    str | None,
+    _option(metavar="NAME", help="Ask this endpoint of the configuration (generic). Default: LLM_BASE_URL."),
 ]
 SystemPrompt = Annotated[str | None, _option(metavar="TEXT|@FILE", help="Another system prompt.")]
 Model = Annotated[str | None, _option(help="Another model.")]

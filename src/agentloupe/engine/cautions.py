@@ -13,23 +13,15 @@ from dataclasses import dataclass, replace
 from agentloupe.engine.edits import ABSENT, Edit, same, show_path, value_at
 from agentloupe.words.arguments import parse_arguments
 from agentloupe.words.canonical import Json, dumps
-from agentloupe.words.dialects import hosted_tools, server_held
+from agentloupe.words.dialects import Form, form_of, hosted_tools, server_held
+from agentloupe.words.turns import CHAT, DIALECTS, Dialect, Result
 
 __all__ = ["History", "Pair", "cautions", "may_write", "read_history"]
 
 _PLACEHOLDER = re.compile(rb"\[removed:([\w:.-]+)\]")
-_REASONING_MODEL = re.compile(r"^(o\d|gpt-5)(?!\d)")
-_UNSUPPORTED: Mapping[str, str] = {
-    "max_tokens": "send max_completion_tokens",
-    "temperature": "only the default is accepted",
-    "top_p": "only the default is accepted",
-}
 
 
 # --- calls and results in a history -----------------------------------------------------------------------------------
-
-_ANSWERS: Mapping[str, str] = {"tool": "tool_call_id", "function": "name"}
-"""Roles of results, and the member that says which call they answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +31,8 @@ class Pair:
     Attributes:
         id, name, raw: of the call.
         call_at, result_at: messages; `result_at` is `None` where no result came.
-        content: of the result's message.
+        content: of the result.
+        marked: the result's own mark of errors, where its form has one.
     """
 
     id: str
@@ -48,6 +41,7 @@ class Pair:
     call_at: int
     result_at: int | None = None
     content: Json = None
+    marked: bool | None = None
 
     def __str__(self) -> str:
         arguments = parse_arguments(self.raw if isinstance(self.raw, str | dict) else None).parsed or {}
@@ -77,8 +71,8 @@ class History:
         return tuple(pair for pair in self.pairs if pair.result_at is None)
 
 
-def read_history(messages: Sequence[Json]) -> History:
-    """Pairs calls and results.
+def read_history(messages: Sequence[Json], dialect: Dialect = CHAT) -> History:
+    """Pairs calls and results of a history in this form.
 
     A result belongs to the nearest earlier message of its own turn that has a call of its id without a result, and there
     to the first of them; a turn begins with a user message. Results of the old `function` role belong by name.
@@ -89,62 +83,51 @@ def read_history(messages: Sequence[Json]) -> History:
     for at, message in enumerate(messages):
         if not isinstance(message, dict):
             continue
-        role = message.get("role")
-        turn = len(pairs) if role == "user" else turn
-        pairs += _calls_of(message, at)
-        answered = message.get(_ANSWERS.get(role, "")) if isinstance(role, str) else None
-        if not isinstance(answered, str):
-            continue
-        mine = _answered(pairs, turn, answered, by_name=role == "function")
-        if mine is None:
-            orphans.append((at, answered))
-        else:
-            pairs[mine] = replace(pairs[mine], result_at=at, content=message.get("content"))
+        turn = len(pairs) if dialect.begins(message) else turn
+        pairs += [Pair(call.id or "", call.name, call.raw, at) for call in dialect.calls(message)]
+        for result in dialect.results(message):
+            mine = _answered(pairs, turn, result)
+            if mine is None:
+                orphans.append((at, result.said))
+            else:
+                pairs[mine] = replace(pairs[mine], result_at=at, content=result.content, marked=result.marked)
     ids = [pair.id for pair in pairs]
     reused = tuple(dict.fromkeys(i for i in ids if i and ids.count(i) > 1))
     return History(tuple(pairs), tuple(orphans), reused)
 
 
-def _answered(pairs: Sequence[Pair], turn: int, said: str, *, by_name: bool) -> int | None:
-    """The call that a result belongs to, as an index; `said` is the id (or name) that the result carries."""
+def _answered(pairs: Sequence[Pair], turn: int, result: Result) -> int | None:
+    """The call that a result belongs to, as an index."""
     waiting = [
         i
         for i in range(turn, len(pairs))
         if pairs[i].result_at is None
-        and (pairs[i].name == said and not pairs[i].id if by_name else pairs[i].id == said)
+        and (pairs[i].name == result.said and not pairs[i].id if result.by_name else pairs[i].id == result.said)
     ]
     return next((i for i in waiting if pairs[i].call_at == pairs[waiting[-1]].call_at), None)
-
-
-def _calls_of(message: Mapping[str, Json], at: int) -> Iterator[Pair]:
-    listed = message.get("tool_calls")
-    for call in listed if isinstance(listed, list) else ():
-        if isinstance(call, dict):
-            function = call.get("function")
-            members = function if isinstance(function, dict) else call
-            yield Pair(str(call.get("id") or ""), str(members.get("name") or ""), members.get("arguments"), at)
-    old = message.get("function_call")
-    if isinstance(old, dict):
-        yield Pair("", str(old.get("name") or ""), old.get("arguments"), at)
 
 
 # --- cautions ---------------------------------------------------------------------------------------------------------
 
 
-def cautions(original: Mapping[str, Json], request: Mapping[str, Json], edits: Sequence[Edit]) -> list[str]:
+def cautions(
+    original: Mapping[str, Json], request: Mapping[str, Json], edits: Sequence[Edit], form: Form | None = None
+) -> list[str]:
     """What to say about a request that is about to be sent, one line each; empty when there is nothing.
 
     Args:
         original: the request as it was recorded.
         request: what is to be sent.
         edits: what was changed.
+        form: of the request, where its fields do not tell.
     """
+    dialect = DIALECTS.get(form or form_of(original))
     found: list[str] = []
-    messages = request.get("messages")
-    if isinstance(messages, list):
-        found += _about_history(read_history(messages))
-    found += _about_thinking(original, request, edits)
-    found += _about_model(original, request)
+    if dialect is not None and isinstance(request.get(dialect.history), list):
+        found += _about_history(read_history(dialect.items(request), dialect), dialect, server_held(request))
+    if dialect is not None:
+        found += _about_thinking(original, request, edits, dialect)
+        found += _about_parameters(original, request, dialect)
     removed = {name.decode() for name in _PLACEHOLDER.findall(dumps(dict(request)))}
     if removed:
         found.append(
@@ -160,12 +143,13 @@ def cautions(original: Mapping[str, Json], request: Mapping[str, Json], edits: S
     return found
 
 
-def _about_history(history: History) -> Iterator[str]:
-    if history.orphans:
-        places = ", ".join(f"messages[{at}] ({call_id})" for at, call_id in history.orphans)
+def _about_history(history: History, dialect: Dialect, held: bool) -> Iterator[str]:
+    name = dialect.history
+    if history.orphans and not held:  # the provider may hold their calls
+        places = ", ".join(f"{name}[{at}] ({call_id})" for at, call_id in history.orphans)
         yield f"tool results without their call, providers refuse such a history: {places}"
     if history.unanswered:
-        ids = ", ".join(f"messages[{pair.call_at}] ({pair.id or pair.name})" for pair in history.unanswered)
+        ids = ", ".join(f"{name}[{pair.call_at}] ({pair.id or pair.name})" for pair in history.unanswered)
         yield f"tool calls without a result, providers refuse such a history: {ids}"
     if history.reused:
         yield f"one id is used by several tool calls, some providers refuse that: {', '.join(history.reused)}"
@@ -173,43 +157,93 @@ def _about_history(history: History) -> Iterator[str]:
 
 def _is_signed(part: Json) -> bool:
     return isinstance(part, dict) and (
-        part.get("type") == "redacted_thinking" or "signature" in part or "thought_signature" in part
+        part.get("type") == "redacted_thinking"
+        or "signature" in part
+        or "thought_signature" in part
+        or part.get("encrypted_content") is not None
     )
 
 
-def _signed(message: Json) -> list[Json]:
-    content = message.get("content") if isinstance(message, dict) else None
-    return [part for part in content if _is_signed(part)] if isinstance(content, list) else []
+def _signed(item: Json) -> list[Json]:
+    """What only the model that made it can read: the item itself, or parts of it."""
+    content = item.get("content") if isinstance(item, dict) else None
+    parts = [item, *content] if isinstance(content, list) else [item]
+    return [part for part in parts if _is_signed(part)]
 
 
-def _about_thinking(original: Mapping[str, Json], request: Mapping[str, Json], edits: Sequence[Edit]) -> Iterator[str]:
-    before = original.get("messages")
-    signed = [at for at, message in enumerate(before) if _signed(message)] if isinstance(before, list) else []
+def _about_thinking(
+    original: Mapping[str, Json], request: Mapping[str, Json], edits: Sequence[Edit], dialect: Dialect
+) -> Iterator[str]:
+    name = dialect.history
+    signed = [at for at, item in enumerate(dialect.items(original)) if _signed(item)]
     if not signed:
         return
     for edit in edits:
-        at = edit.path[1] if len(edit.path) > 1 and edit.path[0] == "messages" else None
+        at = edit.path[1] if len(edit.path) > 1 and edit.path[0] == name else None
         if at in signed and edit.op != "insert":
-            kept = value_at(dict(request), ("messages", at)) if edit.op == "set" else ABSENT
+            kept = value_at(dict(request), (name, at)) if edit.op == "set" else ABSENT
             after = [] if kept is ABSENT else _signed(kept)
-            if not same(after, _signed(value_at(dict(original), ("messages", at)))):  # type: ignore[arg-type]
+            if not same(after, _signed(value_at(dict(original), (name, at)))):  # type: ignore[arg-type]
                 yield f"{show_path(edit.path)}: a signed thinking block is edited or dropped, its provider will refuse the history"
     if original.get("model") != request.get("model"):
         places = ", ".join(str(at) for at in signed)
-        yield f"thinking blocks are signed for {original.get('model')}: another model may refuse them (messages {places})"
+        yield f"thinking blocks are signed for {original.get('model')}: another model may refuse them ({name} {places})"
 
 
-def _about_model(original: Mapping[str, Json], request: Mapping[str, Json]) -> Iterator[str]:
+# --- parameters that a model, or its form, does not take --------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """Parameters that models of these names refuse in a form: each with what to do about it."""
+
+    models: re.Pattern[str]
+    advice: Mapping[str, str]
+
+
+_ONLY_DEFAULT = "only the default is accepted"
+_REASONING = re.compile(r"^(o\d|gpt-5)(?!\d)")
+_RULES: Mapping[Form, tuple[_Rule, ...]] = {
+    "chat": (
+        _Rule(
+            _REASONING,
+            {"max_tokens": "send max_completion_tokens", "temperature": _ONLY_DEFAULT, "top_p": _ONLY_DEFAULT},
+        ),
+    ),
+    "responses": (_Rule(_REASONING, {"temperature": _ONLY_DEFAULT, "top_p": _ONLY_DEFAULT}),),
+}
+_UNKNOWN: Mapping[Form, Mapping[str, str]] = {
+    "anthropic": {"seed": "it has none", "response_format": "see output_config", "n": "it has none"},
+    "responses": {"seed": "it has none", "response_format": "see text.format", "max_tokens": "send max_output_tokens"},
+}
+"""Parameters of other forms, that this one does not have."""
+
+
+def _about_parameters(original: Mapping[str, Json], request: Mapping[str, Json], dialect: Dialect) -> Iterator[str]:
+    """Only what the fork changes is said: what was recorded, its provider took."""
     model = request.get("model")
-    if (
-        not isinstance(model, str)
-        or model == original.get("model")
-        or not _REASONING_MODEL.match(model.rpartition("/")[2])
-    ):
+    if isinstance(model, str) and model != original.get("model"):
+        for rule in _RULES.get(dialect.form, ()):
+            for name, advice in rule.advice.items() if rule.models.match(model.rpartition("/")[2]) else ():
+                if request.get(name) is not None:
+                    yield f"{model} is known to refuse {name} ({advice}): it is sent as recorded, change it with --set or --unset"
+    for name, advice in _UNKNOWN.get(dialect.form, {}).items():
+        if request.get(name) is not None and name not in original:
+            yield f"this form of request has no {name} ({advice}): it is sent all the same"
+    yield from _about_budget(original, request)
+
+
+def _about_budget(original: Mapping[str, Json], request: Mapping[str, Json]) -> Iterator[str]:
+    """Rules of Anthropic's extended thinking."""
+    thinking = request.get("thinking")
+    if not isinstance(thinking, dict) or thinking.get("type") != "enabled":
         return
-    for name, advice in _UNSUPPORTED.items():
-        if request.get(name) is not None:
-            yield f"{model} is known to refuse {name} ({advice}): it is sent as recorded, change it with --set or --unset"
+    budget, limit = thinking.get("budget_tokens"), request.get("max_tokens")
+    if isinstance(budget, int) and isinstance(limit, int) and budget >= limit and limit != original.get("max_tokens"):
+        yield f"max_tokens ({limit}) must be more than thinking.budget_tokens ({budget}), the model will refuse it"
+    temperature = request.get("temperature")
+    if temperature not in (None, 1, original.get("temperature")):
+        yield "with thinking enabled only temperature 1 is accepted: it is sent all the same"
 
 
 # --- tools that run at the provider -----------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from agentloupe.engine.cassette import Cassette, Nearest, Played, error_text, mi
 from agentloupe.engine.cut import Cut, Prefix, copy_prefix
 from agentloupe.engine.edits import Edit, Op, apply_edits, parse_path, value_at
 from agentloupe.engine.loop import Limits, Price, Spend, ToolFailed
-from agentloupe.engine.overrides import NO_OVERRIDES, Form, Overrides, compile_overrides
+from agentloupe.engine.overrides import NO_OVERRIDES, Overrides, compile_overrides
 from agentloupe.engine.pen import Answered, Pen
 from agentloupe.engine.policy import CASSETTE, Policy, Question, ToolRule, check_live, find_sandbox
 from agentloupe.engine.privacy import Rules, by_name, by_position, named, scrub
@@ -34,6 +34,7 @@ from agentloupe.ports.scribe import Scribe, Started
 from agentloupe.ports.streams import Piece
 from agentloupe.words.call import Attrs, Call, Outcome, OutcomeStatus, Source
 from agentloupe.words.canonical import Json, digest, key_of
+from agentloupe.words.dialects import Form
 from agentloupe.words.errors import CassetteMiss, ForkRefused, LimitReached, LoupeError, ReplayMismatch
 from agentloupe.words.run import Engine
 

@@ -2,7 +2,8 @@
 
 One loop for recording a sample, forking and evaluating. Every model call and every tool call goes through the boundary
 that is current (`ambient.call`), so a recorder, a forker or a replayer decides who answers; the loop itself decides
-nothing. Requests are chat completions and are sent whole: what the loop does not know, it keeps.
+nothing. Which form a request has (chat completions, Anthropic messages, Responses) is the business of its `Dialect`;
+requests are sent whole: what the loop does not know, it keeps.
 """
 
 from __future__ import annotations
@@ -21,15 +22,16 @@ from agentloupe.ports.codecs import decode, decode_for_reading
 from agentloupe.ports.codecs import encode as encode_value
 from agentloupe.ports.protocols import Answer, Opening
 from agentloupe.ports.recording import Recording
-from agentloupe.words.arguments import parse_arguments
+from agentloupe.words.arguments import Arguments, parse_arguments
 from agentloupe.words.call import NO_ATTRS, Attrs, Call, Effect
 from agentloupe.words.canonical import Json
+from agentloupe.words.dialects import Form
 from agentloupe.words.errors import ForkRefused, LimitReached, LoupeError, ModelRefused
+from agentloupe.words.turns import CHAT, DIALECTS, Asked, Dialect, Told, calls_in_message, final_message, message_of
 
 __all__ = [
     "LIMIT_STEPS",
     "NO_TOOLS",
-    "Asked",
     "ExecTool",
     "Limits",
     "LlmCall",
@@ -38,7 +40,7 @@ __all__ = [
     "Spend",
     "ToolFailed",
     "Tools",
-    "asked_tools",
+    "dialect_in",
     "from_llm_call",
     "replay_agent",
     "step_name",
@@ -157,12 +159,14 @@ class Model:
         facts: structural facts of a response.
         provider: who answers, for the header.
         named: the name of a step, from its request.
+        dialect: the form that it speaks; `None`: whatever it is asked in.
     """
 
     send: Callable[[Mapping[str, Json]], Answer]
     facts: Callable[[Json], Attrs] = _no_facts
     provider: str | None = None
     named: Callable[[Mapping[str, Json]], str] = field(default_factory=lambda: step_name)
+    dialect: Form | None = None
 
 
 def step_name(request: Mapping[str, Json]) -> str:
@@ -182,7 +186,7 @@ def from_llm_call(llm_call: LlmCall) -> Model:
             cast("str | None", request.get("model")),
             temperature if isinstance(temperature, int | float) else None,
         )
-        reason = "tool_calls" if asked_tools(message) else "stop"
+        reason = "tool_calls" if calls_in_message(message) else "stop"
         choices: list[Json] = [{"index": 0, "message": message, "finish_reason": reason}]
         response: dict[str, Json] = {"object": "chat.completion", "model": request.get("model"), "choices": choices}
         usage: dict[str, Json] = {"prompt_tokens": tokens_in, "completion_tokens": tokens_out}
@@ -191,7 +195,7 @@ def from_llm_call(llm_call: LlmCall) -> Model:
             response["usage"] = usage
         return Answer(response=response, facts={})
 
-    return Model(send, _own_facts)
+    return Model(send, _own_facts, dialect="chat")
 
 
 def _own_facts(response: Json) -> Attrs:
@@ -200,7 +204,7 @@ def _own_facts(response: Json) -> Attrs:
     facts: dict[str, Json] = {}
     if isinstance(response.get("model"), str):
         facts["model"] = response["model"]
-    facts["finish_reason"] = "tool_calls" if asked_tools(message_of(response)) else "stop"
+    facts["finish_reason"] = "tool_calls" if calls_in_message(message_of(response)) else "stop"
     usage = response.get("usage")
     if isinstance(usage, dict):
         facts["usage"] = usage
@@ -208,58 +212,6 @@ def _own_facts(response: Json) -> Attrs:
             if theirs in usage:
                 facts[ours] = usage[theirs]
     return facts
-
-
-def message_of(response: Json) -> dict[str, Json]:
-    """The assistant message of a chat completion.
-
-    Raises:
-        LoupeError: the response has none.
-    """
-    choices = response.get("choices") if isinstance(response, dict) else None
-    first = choices[0] if isinstance(choices, list) and choices else None
-    message = first.get("message") if isinstance(first, dict) else None
-    if not isinstance(message, dict):
-        raise LoupeError("the model's answer is no chat completion: choices[0].message is not there", reason="answer")
-    return message
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """One tool call that an assistant message asks for.
-
-    Attributes:
-        id: of the call; `None` in the old `function_call` form.
-        name: the tool.
-        raw: the arguments as they were sent, mostly text.
-    """
-
-    id: str | None
-    name: str
-    raw: str | dict[str, Json] | None
-
-    def answer(self, content: str) -> dict[str, Json]:
-        """The message that carries this call's result."""
-        if self.id is None:
-            return {"role": "function", "name": self.name, "content": content}
-        return {"role": "tool", "tool_call_id": self.id, "content": content}
-
-
-def asked_tools(message: Mapping[str, Json]) -> list[Asked]:
-    """The tool calls of an assistant message in order, also a `function_call` of the old form."""
-    listed = message.get("tool_calls")
-    calls = [c for c in listed if isinstance(c, dict)] if isinstance(listed, list) else []
-    found = [_asked(str(call.get("id") or ""), call.get("function") or call) for call in calls]
-    old = message.get("function_call")
-    if isinstance(old, dict) and not found:
-        found.append(_asked(None, old))
-    return found
-
-
-def _asked(call_id: str | None, function: Json) -> Asked:
-    members = function if isinstance(function, dict) else {}
-    raw = members.get("arguments")
-    return Asked(call_id, str(members.get("name") or ""), raw if isinstance(raw, str | dict) else None)
 
 
 # --- tools ------------------------------------------------------------------------------------------------------------
@@ -317,34 +269,38 @@ class Loop:
         tools: what runs when a tool call is performed.
         spend: what was spent, against its limits.
         manner: how it writes its history.
+        dialect: the form in which it asks.
     """
 
     model: Model
     tools: Tools = NO_TOOLS
     spend: Spend = field(default_factory=lambda: Spend(Limits()))
     manner: Manner = PLAIN
+    dialect: Dialect = CHAT
 
     def run(self, request: Mapping[str, Json]) -> dict[str, Json]:
-        """Runs from this request to the final assistant message, which is returned. The request is not changed.
+        """Runs from this request to the final message of the model, which is returned. The request is not changed.
 
         Raises:
             LimitReached: tool calls were pending when a limit was met; a step of kind `other` says so.
             ProviderError: the model could not be asked.
             CassetteMiss: a fork's miss policy ended it.
         """
+        dialect = self.dialect
         while True:
-            message = self._ask(request)
-            asked = asked_tools(message)
-            if not asked:
-                return message
+            answer = self._ask(request)
+            asked = dialect.asked(answer)
+            if not asked and not dialect.goes_on(answer):
+                return final_message(answer)
             reached = self.spend.reached()
             if reached is not None:
                 _stop(*reached, asked)
-            history: list[Json] = [*cast("list[Json]", request.get("messages") or []), self.manner.message(message)]
-            history += [self._answer(call) for call in asked]
-            request = {**request, "messages": history}
+            history = [*dialect.items(request), *self.manner.turn(dialect.turn(answer))]
+            results = [self._answer(call) for call in asked]
+            history += dialect.told(results) if results else []
+            request = {**request, dialect.history: history}
 
-    def _ask(self, request: Mapping[str, Json]) -> dict[str, Json]:
+    def _ask(self, request: Mapping[str, Json]) -> Json:
         body = dict(request)
         attrs: dict[str, Json] = {"model": body.get("model")}
         if self.model.provider is not None:
@@ -360,7 +316,7 @@ class Loop:
         )
         response = ambient.call(call, lambda: self._send(body))
         self.spend.add(self.model.facts(response))
-        return message_of(response)
+        return response
 
     def _send(self, body: dict[str, Json]) -> Json:
         try:
@@ -372,8 +328,8 @@ class Loop:
             ambient.note(name, value)
         return answer.response
 
-    def _answer(self, asked: Asked) -> Json:
-        arguments = parse_arguments(asked.raw)
+    def _answer(self, asked: Asked) -> Told:
+        arguments = Arguments(asked.raw, None) if asked.free else parse_arguments(asked.raw)
         attrs: dict[str, Json] = {} if asked.id is None else {"tool_call_id": asked.id}
         effect = self.tools.effects.get(asked.name)
         if effect is None:
@@ -383,29 +339,29 @@ class Loop:
         call = Call(
             kind="tool",
             name=asked.name,
-            input=arguments.parsed if arguments.error is None else cast("Json", arguments.raw),
+            input=cast("Json", arguments.raw) if arguments.parsed is None else arguments.parsed,
             effect="pure" if arguments.error is not None else effect or "write",  # malformed: nothing will run
             attrs=attrs,
             encode=encode,
             decode=decode_for_reading,
         )
         try:
-            value = ambient.call(call, lambda: self._perform(asked.name, arguments.parsed, arguments.error))
+            value = ambient.call(call, lambda: self._perform(asked, arguments))
         except LoupeError as error:
             if isinstance(error, LimitReached | ForkRefused) or error.reason == "abort":
                 raise
-            return asked.answer(self.manner.error(error.message))
+            return self.manner.failed(asked, error.message)
         except ToolFailed as error:
-            return asked.answer(self.manner.error(str(error)))
+            return self.manner.failed(asked, str(error))
         except Exception as error:  # noqa: BLE001 - a failing tool is told to the model, whatever it raises
-            return asked.answer(self.manner.error(f"{type(error).__name__}: {error}"))
-        return asked.answer(self.manner.result(asked.name, call.input, plain_value(value)))
+            return self.manner.failed(asked, f"{type(error).__name__}: {error}")
+        return self.manner.told(asked, call.input, plain_value(value))
 
-    def _perform(self, name: str, arguments: dict[str, Json] | None, error: str | None) -> object:
-        if arguments is None:
+    def _perform(self, asked: Asked, arguments: Arguments) -> object:
+        if arguments.error is not None:
             ambient.note("parse_error", True)
-            raise ToolFailed(f"malformed arguments of {name}: {error}")
-        return self.tools.run(name, arguments)
+            raise ToolFailed(f"malformed arguments of {asked.name}: {arguments.error}")
+        return self.tools.run(asked.name, {"input": asked.raw} if arguments.parsed is None else arguments.parsed)
 
 
 def plain_value(value: object) -> Json:
@@ -480,7 +436,12 @@ def _again(tape: Tape) -> object:
     asked = sum(call.kind == "llm" for call in new)
     spend = Spend(Limits(max_steps=None), met=None if stop is None else (stop, asked))
     manner = manner_from_json(tape.recording.body(started.bodies.get("manner")))
-    return Loop(Model(_nobody), Tools(effects=effects), spend, manner).run(request)
+    return Loop(Model(_nobody), Tools(effects=effects), spend, manner, dialect_in(tape)).run(request)
+
+
+def dialect_in(tape: Tape) -> Dialect:
+    """The form in which a recorded run of the loop asked; chat completions where it does not say."""
+    return DIALECTS.get(cast("Form", tape.started.attrs.get("dialect")), CHAT)
 
 
 def _nobody(_: Mapping[str, Json]) -> Answer:

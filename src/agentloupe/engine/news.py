@@ -229,6 +229,8 @@ class News:
         fresh: list[tuple[str, Json]] = []
         now: dict[str, bytes] = {}
         for name, value in request.items():
+            if name in _HOW_IT_COMES:
+                continue
             node = self._list(value) if name in SHARED_LISTS else None
             if node is not None and name in GROWING:
                 fresh += [(name, without_ids(item)) for item in self._added(node, before.get(name))]
@@ -275,6 +277,8 @@ def text_of(value: Json) -> bytes:
         return dumps(value)  # integers beyond 64 bits, lone surrogates
 
 
+_HOW_IT_COMES = frozenset({"stream", "stream_options"})
+"""Members that say how an answer is to come, not what is asked."""
 _ID_NAMES = frozenset({"id", "tool_call_id", "call_id", "tool_use_id"})
 
 

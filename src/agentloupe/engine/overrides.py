@@ -1,17 +1,18 @@
 """What a fork changes, and how the change gets into a request. What is not overridden is sent exactly as recorded.
 
 `compile_overrides` turns overrides into guarded edits of step N's request (see `edits`); the very same edits are then
-applied to N and to later requests. Four forms of request are known by their fields, see `form_of`.
+applied to N and to later requests. Four forms of request are known, see `dialects.form_of`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal, cast
 
 from agentloupe.engine.edits import ABSENT, Edit, Path, apply_edits, nearest, parse_path, same, show_path, value_at
 from agentloupe.words.canonical import Json
+from agentloupe.words.dialects import Form, form_of
 from agentloupe.words.errors import UsageError
 from agentloupe.words.jsontext import loads
 
@@ -24,14 +25,12 @@ __all__ = [
     "apply_overrides",
     "apply_to_request",
     "compile_overrides",
-    "form_of",
     "further_instructions",
     "overrides_as_json",
     "overrides_from_json",
     "parse_set",
 ]
 
-Form = Literal["chat", "anthropic", "responses", "gemini"]
 INSTRUCTIONS = frozenset({"system", "developer"})
 """Roles of messages that instruct the model."""
 
@@ -168,31 +167,6 @@ KNOWN_FIELDS = frozenset(
 """Top-level fields of requests that may be set without having been recorded; others are given as `extra`."""
 
 
-def form_of(request: Mapping[str, Json], provider: str | None = None, endpoint: str | None = None) -> Form:
-    """Which provider's form a request has, by where it was sent, else by its fields.
-
-    `contents` is Gemini's; `input` without `messages` the Responses form; `system` or `anthropic_version` beside
-    `messages` Anthropic's (or its provider says so); anything else is a chat completion.
-    """
-    for end, form in _ENDPOINTS:
-        if endpoint is not None and endpoint.endswith(end):
-            return form
-    if "contents" in request:
-        return "gemini"
-    if "messages" not in request and ("input" in request or "instructions" in request):
-        return "responses"
-    if "system" in request or "anthropic_version" in request or provider == "anthropic":
-        return "anthropic"
-    return "chat"
-
-
-_ENDPOINTS: tuple[tuple[str, Form], ...] = (
-    ("/chat/completions", "chat"),
-    ("/messages", "anthropic"),
-    ("/responses", "responses"),
-)
-
-
 # --- compiling --------------------------------------------------------------------------------------------------------
 
 
@@ -238,20 +212,53 @@ def _parameter_path(name: str, request: Mapping[str, Json], form: Form) -> Path:
 
 
 def _system_edit(prompt: str, request: Mapping[str, Json], form: Form) -> Edit:
-    if form == "anthropic":
-        return _set(("system",), prompt, request)
-    if form == "responses":
-        return _set(("instructions",), prompt, request)
-    if form == "gemini":
-        name = "system_instruction" if "system_instruction" in request else "systemInstruction"
-        kept = request.get(name)
-        parts: Json = [{"text": prompt}]
-        return _set((name,), {**kept, "parts": parts} if isinstance(kept, dict) else {"parts": parts}, request)
-    first = value_at(dict(request), ("messages", 0))
-    if isinstance(first, dict) and first.get("role") in INSTRUCTIONS:
-        return _set(("messages", 0, "content"), prompt, request)
-    message: Json = {"role": "system", "content": prompt}
-    return Edit(("messages", 0), "insert", message, ("messages", 0), first)
+    return _SYSTEM_EDITS[form](prompt, request)
+
+
+def _in_messages(prompt: str, request: Mapping[str, Json]) -> Edit:
+    return _instruct("messages", prompt, request) or Edit(
+        ("messages", 0),
+        "insert",
+        {"role": "system", "content": prompt},
+        ("messages", 0),
+        value_at(dict(request), ("messages", 0)),
+    )
+
+
+def _instruct(history: str, prompt: str, request: Mapping[str, Json]) -> Edit | None:
+    """Replaces the content of a leading instruction message; `None` where the first message is none."""
+    first = value_at(dict(request), (history, 0))
+    instructs = isinstance(first, dict) and first.get("role") in INSTRUCTIONS
+    return _set((history, 0, "content"), prompt, request) if instructs else None
+
+
+def _in_system(prompt: str, request: Mapping[str, Json]) -> Edit:
+    """Blocks become the text, or one block where something stands beside the text of the first (a mark of the cache)."""
+    given = request.get("system")
+    first = given[0] if isinstance(given, list) and given else None
+    marked = isinstance(first, dict) and first.keys() > {"type", "text"}
+    value: Json = [{**first, "text": prompt}] if marked and isinstance(first, dict) and prompt else prompt
+    return _set(("system",), value, request)
+
+
+def _in_instructions(prompt: str, request: Mapping[str, Json]) -> Edit:
+    leading = None if request.get("instructions") is not None else _instruct("input", prompt, request)
+    return leading or _set(("instructions",), prompt, request)
+
+
+def _in_system_instruction(prompt: str, request: Mapping[str, Json]) -> Edit:
+    name = "system_instruction" if "system_instruction" in request else "systemInstruction"
+    kept = request.get(name)
+    parts: Json = [{"text": prompt}]
+    return _set((name,), {**kept, "parts": parts} if isinstance(kept, dict) else {"parts": parts}, request)
+
+
+_SYSTEM_EDITS: Mapping[Form, Callable[[str, Mapping[str, Json]], Edit]] = {
+    "chat": _in_messages,
+    "anthropic": _in_system,
+    "responses": _in_instructions,
+    "gemini": _in_system_instruction,
+}
 
 
 def _history(request: Mapping[str, Json]) -> tuple[str, list[Json]]:
@@ -392,7 +399,7 @@ def apply_to_request(request: Mapping[str, Json], overrides: Overrides, form: Fo
     edits = compile_overrides(overrides, request, form)
     changed, applied = apply_edits(request, edits)
     notes: tuple[str, ...] = ()
-    further = further_instructions(request)
+    further = further_instructions(request, form)
     if overrides.system_prompt is not None and further:
         places = ", ".join(str(i) for i in further)
         plural = (
@@ -411,12 +418,14 @@ def apply_overrides(messages: Sequence[Json], overrides: Overrides) -> list[Json
     return cast("list[Json]", changed)
 
 
-def further_instructions(request: Mapping[str, Json]) -> list[int]:
+def further_instructions(request: Mapping[str, Json], form: Form | None = None) -> list[int]:
     """Indices of instruction messages beside the one that a system prompt override replaces."""
-    history = request.get("messages")
+    form = form or form_of(request)
+    history = request.get("input" if form == "responses" else "messages")
     if not isinstance(history, list):
         return []
-    own = 1 if form_of(request) == "chat" else 0
+    leads = form == "chat" or (form == "responses" and request.get("instructions") is None)
+    own = 1 if leads else 0
     return [i for i, m in enumerate(history) if i >= own and isinstance(m, dict) and m.get("role") in INSTRUCTIONS]
 
 

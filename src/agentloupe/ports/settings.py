@@ -15,6 +15,10 @@
     calculate = "pure arithmetic"
     [server]                          # limits of `agentloupe serve`, see `ports.serving`
     max_body = 2000000
+    [endpoints.claude]                # models that a fork may ask, by name
+    base_url = "https://api.anthropic.com/v1"
+    dialect = "anthropic"             # or "responses", "chat"; left out: whatever it is asked in
+    key_env = "ANTHROPIC_API_KEY"     # the variable (also in .env) that holds the key
 
 Nothing here prints or shows a key.
 """
@@ -30,16 +34,43 @@ from typing import Any, Literal, cast
 
 from agentloupe.ports.schedule.core import Mode
 from agentloupe.ports.serving import SERVER_READERS, ServerSettings
+from agentloupe.words.dialects import Form
 from agentloupe.words.errors import ConfigError
 from agentloupe.words.jsontext import Json, JsonFault, loads
 
-__all__ = ["ModelSettings", "Settings", "find_root", "load", "model_settings", "read_dotenv"]
+__all__ = [
+    "EndpointSettings",
+    "ModelSettings",
+    "Settings",
+    "find_root",
+    "load",
+    "model_settings",
+    "read_dotenv",
+    "variable",
+]
 
 WriteWithoutStore = Literal["refuse", "allow"]
 
 _MARKERS = ("loupe.toml", "pyproject.toml", ".git")
 _NO_NAMES: Mapping[str, str] = {}
 _NO_BODY: Mapping[str, Json] = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndpointSettings:
+    """A model's address, as it is configured under a name.
+
+    Attributes:
+        base_url: the address, with its `/v1`.
+        dialect: the form that it speaks; `None`: whatever it is asked in.
+        key_env: the variable that holds the key; `None`: no key is sent.
+        model: the model to ask there, where the request names none.
+    """
+
+    base_url: str
+    dialect: Form | None = None
+    key_env: str | None = None
+    model: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +86,7 @@ class Settings:
         stuck_after: seconds without a move after which a quiet replay is stopped.
         secret_fields, secret_keep, secret_patterns: the workspace's own rules of secret removal.
         live: tools that a fork may run live, with the reason.
+        endpoints: models that a fork may ask, by name.
         env: environment names whose values a snapshot may hold.
         server: of `agentloupe serve`.
         model_urls: further addresses of models (host, `host:port` or beginning of a URL), for programs that wrap nothing.
@@ -70,6 +102,7 @@ class Settings:
     secret_keep: tuple[str, ...] = ()
     secret_patterns: Mapping[str, str] = field(default_factory=lambda: _NO_NAMES)
     live: Mapping[str, str] = field(default_factory=lambda: _NO_NAMES)
+    endpoints: Mapping[str, EndpointSettings] = field(default_factory=dict[str, EndpointSettings])
     env: tuple[str, ...] = ("TZ", "LANG", "LC_ALL", "PYTHONHASHSEED")
     server: ServerSettings = field(default_factory=ServerSettings)
     model_urls: tuple[str, ...] = ()
@@ -79,12 +112,14 @@ class Settings:
 class ModelSettings:
     """Where a model is reached: `LLM_BASE_URL`, `LLM_API_KEY`, `LLM_MODEL`, `LLM_EXTRA_BODY` (a JSON object).
 
-    The key is left out of every printed form.
+    `LLM_DIALECT` says which form is spoken there (`chat`, `anthropic`, `responses`); without it any. The key is left out
+    of every printed form.
     """
 
     base_url: str | None = None
     api_key: str | None = field(default=None, repr=False)
     model: str | None = None
+    dialect: Form | None = None
     extra_body: Mapping[str, Json] = field(default_factory=lambda: _NO_BODY)
 
 
@@ -167,11 +202,28 @@ def _read_table(path: Path, table: Mapping[str, Any]) -> dict[str, Any]:
             found["live"] = _texts_by_name(path, name, value)
         elif name == "server" and isinstance(value, dict):
             found["server"] = _server(path, cast("Mapping[str, Any]", value))
+        elif name == "endpoints" and isinstance(value, dict):
+            found["endpoints"] = {n: _endpoint(path, n, v) for n, v in cast("Mapping[str, Any]", value).items()}
         elif name in _READERS:
             found[name] = _checked(f"{_at(path, name)}: {name}", _READERS[name], value)
         else:
             raise ConfigError(f"{_at(path, name)}: unknown setting {name!r}", hint=f"known: {_known()}")
     return found
+
+
+def _endpoint(path: Path, name: str, value: Any) -> EndpointSettings:
+    table = _texts_by_name(path, f"endpoints.{name}", value)
+    for unknown in table.keys() - _ENDPOINT_FIELDS:
+        known = ", ".join(sorted(_ENDPOINT_FIELDS))
+        raise ConfigError(f"{_at(path, unknown)}: endpoints.{name}.{unknown} is unknown", hint=f"known: {known}")
+    if "base_url" not in table:
+        raise ConfigError(f"{path}: endpoints.{name} has no base_url")
+    if "dialect" in table:
+        _checked(f"{_at(path, 'dialect')}: endpoints.{name}.dialect", _dialect, table["dialect"])
+    return EndpointSettings(**cast("Any", table))
+
+
+_ENDPOINT_FIELDS = frozenset(EndpointSettings.__dataclass_fields__)
 
 
 def _secrets(path: Path, table: Mapping[str, Any]) -> dict[str, Any]:
@@ -251,6 +303,9 @@ def _one_of(*words: str) -> Callable[[Any], str]:
     return read
 
 
+_dialect = _one_of("chat", "anthropic", "responses")
+
+
 def _seconds(value: Any) -> float:
     seconds = float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else -1.0
     if not 0 < seconds < float("inf"):
@@ -287,7 +342,7 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
 
 
 def _known() -> str:
-    return ", ".join(sorted((*_READERS, "secrets", "live", "server")))
+    return ", ".join(sorted((*_READERS, "secrets", "live", "endpoints", "server")))
 
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
@@ -360,6 +415,25 @@ def model_settings(start: Path | None = None, environ: Mapping[str, str] | None 
     Raises:
         ConfigError: `.env` cannot be understood, or `LLM_EXTRA_BODY` is no JSON object; names the place, never a value.
     """
+    value = _variables(start, environ)
+    extra, where = value("LLM_EXTRA_BODY")
+    dialect, said = value("LLM_DIALECT")
+    return ModelSettings(
+        base_url=value("LLM_BASE_URL")[0],
+        api_key=value("LLM_API_KEY")[0],
+        model=value("LLM_MODEL")[0],
+        dialect=cast("Form", _checked(said, _dialect, dialect)) if dialect else None,
+        extra_body=_json_object(extra, where) if extra else {},
+    )
+
+
+def variable(name: str, start: Path | None = None) -> str | None:
+    """A variable of the environment, or of the nearest `.env`; `None` where it is not set, or empty."""
+    return _variables(start, None)(name)[0]
+
+
+def _variables(start: Path | None, environ: Mapping[str, str] | None) -> Callable[[str], tuple[str | None, str]]:
+    """Looks a variable up: its value, and where it is set."""
     env = os.environ if environ is None else environ
     path = _nearest_dotenv(start)
     from_file = read_dotenv(path) if path else {}
@@ -370,13 +444,7 @@ def model_settings(start: Path | None = None, environ: Mapping[str, str] | None 
         text, line = from_file.get(name, ("", 0))
         return text.strip() or None, f"{path}:{line}: {name}"
 
-    extra, where = value("LLM_EXTRA_BODY")
-    return ModelSettings(
-        base_url=value("LLM_BASE_URL")[0],
-        api_key=value("LLM_API_KEY")[0],
-        model=value("LLM_MODEL")[0],
-        extra_body=_json_object(extra, where) if extra else {},
-    )
+    return value
 
 
 def _nearest_dotenv(start: Path | None) -> Path | None:

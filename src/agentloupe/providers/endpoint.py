@@ -1,10 +1,12 @@
-"""A model behind an OpenAI-compatible address: whole requests go out exactly as they are given, once.
+"""A model behind an address: whole requests go out exactly as they are given, once.
 
     endpoint = Endpoint("http://127.0.0.1:8080/v1", api_key="...")
     answer = endpoint.send({"model": "small-chat-1", "messages": [...]})
+    claude = Endpoint("https://api.anthropic.com/v1", api_key="...", dialect="anthropic")
 
 Nothing is retried, renamed, dropped or added: what a provider refuses is reported as it refused it. Built on the
-standard library, since a fork needs no client library. Shapes follow the public API reference of chat completions.
+standard library, since a fork needs no client library. A dialect is where a request goes and how the key is shown:
+chat completions, OpenAI Responses, or Anthropic messages, by their public API references.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from email.utils import parsedate_to_datetime
 from typing import Any, cast
 from urllib.parse import urlsplit
@@ -27,6 +29,7 @@ from agentloupe.ports.protocols import Answer
 from agentloupe.providers.chat import QUERY, host_of, provider_of, response_facts
 from agentloupe.words.call import Attrs
 from agentloupe.words.canonical import Json, dumps
+from agentloupe.words.dialects import Form
 from agentloupe.words.errors import ConfigError, ModelRefused, ModelUnreachable, ProviderError
 
 __all__ = ["MAX_ANSWER", "Endpoint"]
@@ -38,21 +41,31 @@ _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 _START = "start a model server there, or set LLM_BASE_URL; `agentloupe demo --model local` starts a small one by itself"
 
 
+_PATHS: Mapping[Form, str] = {"chat": "/chat/completions", "responses": "/responses", "anthropic": "/messages"}
+_ANTHROPIC_VERSION = "2023-06-01"
+_BETAS: Mapping[Form, str] = {"anthropic": "anthropic-beta", "responses": "openai-beta"}
+"""The header that names betas of an API."""
+
+
 @dataclass(frozen=True)
 class Endpoint:
-    """Sends chat completion requests to one address.
+    """Sends model requests to one address.
 
     Attributes:
-        base_url: up to and without `/chat/completions`, for instance `https://api.openai.com/v1`.
-        api_key: sent as a bearer token, if there is one; in no message and no printed form.
+        base_url: up to and without `/chat/completions` (or `/messages`, `/responses`), for instance
+            `https://api.openai.com/v1`.
+        api_key: sent as a bearer token (Anthropic: as `x-api-key`), if there is one; in no message and no printed form.
         timeout: seconds to connect, and seconds between two parts of an answer.
         headers: further headers.
+        dialect: the form that is spoken there (`chat`, `anthropic`, `responses`); `None`: whatever it is asked in, chat
+            completions where nobody says.
     """
 
     base_url: str
     api_key: str | None = field(default=None, repr=False)
     timeout: float = 600.0
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    dialect: Form | None = None
 
     def __post_init__(self) -> None:
         if not _is_address(self.base_url):
@@ -61,6 +74,16 @@ class Endpoint:
             raise ConfigError("LLM_BASE_URL holds a user or password", hint="a key belongs in LLM_API_KEY")
         if self.api_key and not (self.api_key.isascii() and self.api_key.isprintable()):
             raise ConfigError("LLM_API_KEY holds characters that no key has", hint="a line break, perhaps")
+
+    def speaking(self, form: Form, beta: str | None = None) -> Endpoint:
+        """The endpoint as it speaks this form, if it may; `beta` names betas of an API that the request needs."""
+        headers = {**self.headers, _BETAS[form]: beta} if beta and form in _BETAS else self.headers
+        return replace(self, dialect=self.dialect or form, headers=headers)
+
+    @property
+    def url(self) -> str:
+        """Where requests go."""
+        return f"{self.base_url.rstrip('/')}{_PATHS[self.dialect or 'chat']}"
 
     @property
     def address(self) -> str:
@@ -94,7 +117,7 @@ class Endpoint:
             raise _refused(status, headers, self._without_key(body))
         response = self._read(status, body)
         facts: dict[str, Json] = {**response_facts(response), "provider": self.provider, "tries": tries}
-        request_id = headers.get("x-request-id")
+        request_id = headers.get("x-request-id") or headers.get("request-id")
         if request_id is not None:
             facts["request_id"] = request_id
         return Answer(response=response, facts=facts)
@@ -105,18 +128,22 @@ class Endpoint:
             "content-type": "application/json",
             "accept": "application/json",
             "user-agent": "agent-loupe",
-            **({"authorization": f"Bearer {self.api_key}"} if self.api_key else {}),
+            **self._credentials(),
             **{name.lower(): value for name, value in self.headers.items()},
         }
-        url = f"{self.base_url.rstrip('/')}/chat/completions"
-        if query:
-            url = f"{url}?{urllib.parse.urlencode(query, doseq=True)}"
+        url = f"{self.url}?{urllib.parse.urlencode(query, doseq=True)}" if query else self.url
         asked = urllib.request.Request(url, body, head, method="POST")  # noqa: S310  # http or https, see __post_init__
         try:
             with self._open(asked) as reply:
                 return _read_reply(reply)
         except (OSError, http.client.HTTPException) as error:
             raise self._unreachable(error) from None
+
+    def _credentials(self) -> dict[str, str]:
+        if self.dialect == "anthropic":
+            key = {"x-api-key": self.api_key} if self.api_key else {}
+            return {"anthropic-version": _ANTHROPIC_VERSION, **key}
+        return {"authorization": f"Bearer {self.api_key}"} if self.api_key else {}
 
     def _open(self, asked: urllib.request.Request) -> Any:
         """The reply, whatever its status."""
@@ -156,7 +183,7 @@ class Endpoint:
         if not isinstance(value, dict):
             raise ProviderError(
                 f"the model at {self.address} answered {status} with a body that is no JSON object ({len(body)} bytes)",
-                hint="is this the address of an OpenAI-compatible API, with its /v1?",
+                hint="is this the address of a model API, with its /v1?",
                 reason="malformed_answer",
             )
         return cast("dict[str, Json]", value)

@@ -28,6 +28,7 @@ from agentloupe.ports.recording import GetBodies, Recording
 from agentloupe.verbs.api import open_store, resolve
 from agentloupe.verbs.replaying import find_recording
 from agentloupe.words.canonical import Json, canonical, loads
+from agentloupe.words.dialects import text_in
 from agentloupe.words.errors import Corrupt, Damaged, UsageError
 from agentloupe.words.step import Step, Trace
 
@@ -189,17 +190,10 @@ def _answer(trace: Trace, outputs: Callable[[Sequence[Step]], Mapping[int, Json]
         root = trace.steps[0]
         result = outputs([root]).get(root.idx) if root.status == "ok" else None
         if result is not None:
-            return _text_of(result)  # the plain loop returns the whole message
+            return text_in(result)  # the plain loop returns the whole message
     last = next((s for s in reversed(trace.steps) if s.kind == "llm" and s.status == "ok"), None)
     message = outputs([last]).get(last.idx) if last is not None else None
-    return _text_of(message)
-
-
-def _text_of(message: Json) -> Json:
-    """The text of an assistant message; any other value as it is."""
-    if isinstance(message, dict) and message.get("role", "assistant") == "assistant" and "content" in message:
-        return message["content"]
-    return message
+    return text_in(message)
 
 
 # --- what differs in a row --------------------------------------------------------------------------------------------

@@ -7,35 +7,36 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import cached_property
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from agentloupe.engine import project
 from agentloupe.engine.cassette import Cassette, Take, takes_of
-from agentloupe.engine.cautions import cautions, may_write, read_history
+from agentloupe.engine.cautions import cautions, may_write
 from agentloupe.engine.cut import Cut, cut_at, cut_at_start, index_of
 from agentloupe.engine.edits import Edit
 from agentloupe.engine.forker import Ended, Forker, ForkOpener, ForkPlan
-from agentloupe.engine.loop import Limits, Loop, Model, Spend, Tools
-from agentloupe.engine.manner import PLAIN, Manner, learn_manner
-from agentloupe.engine.overrides import NO_OVERRIDES, Form, Overrides, apply_to_request, form_of
+from agentloupe.engine.loop import Limits, Model
+from agentloupe.engine.overrides import NO_OVERRIDES, Overrides, apply_to_request
 from agentloupe.engine.policy import Allow, Ask, MissPolicy, Policy, ToolRule, parse_tool, with_live
 from agentloupe.engine.replayer import Bodies
-from agentloupe.engine.tape import RecordedCall, Tape, read_tape
+from agentloupe.engine.tape import Tape, read_tape
 from agentloupe.engine.verify import verify
 from agentloupe.ports import ambient, codecs
-from agentloupe.ports.ambient import Lane
-from agentloupe.ports.protocols import Opening, Provider, Store
+from agentloupe.ports.protocols import Provider, Store
 from agentloupe.ports.recording import Recording
 from agentloupe.verbs import yielding
+from agentloupe.verbs.forkloop import LoopFork, LoopParts
 from agentloupe.verbs.instrument import as_agent, stated_for
 from agentloupe.verbs.looping import tool_functions
 from agentloupe.verbs.replaying import agent_named, arguments_of, rules_in, to_the_end, way_back
 from agentloupe.verbs.sessions import settings_here
 from agentloupe.words.call import Effect
-from agentloupe.words.canonical import Json, key_of
-from agentloupe.words.dialects import hosted_tools
+from agentloupe.words.canonical import Json
+from agentloupe.words.dialects import Form, form_in, form_of, hosted_tools
 from agentloupe.words.errors import Corrupt, ForkRefused, LoupeError, RunNotFound, UsageError
+from agentloupe.words.exchange import answer_in
 from agentloupe.words.run import Engine, Run
+from agentloupe.words.turns import DIALECTS
 
 __all__ = ["MAX_REPEAT", "Family", "ForkResult", "ForkWishes", "with_fields"]
 
@@ -63,6 +64,7 @@ class ForkWishes:
         code_changed: own code: before N inputs of anything but tools may differ.
         price: cost of a model call from its facts.
         form: of the request (`anthropic` ...), where its fields do not tell.
+        endpoint: generic: name of the configured endpoint that is asked; default: that of `LLM_BASE_URL`.
     """
 
     overrides: Overrides = NO_OVERRIDES
@@ -79,6 +81,7 @@ class ForkWishes:
     code_changed: bool = False
     price: Callable[[Mapping[str, Json]], Decimal | None] | None = None
     form: Form | None = None
+    endpoint: str | None = None
 
 
 def _no_notes() -> Sequence[str]:
@@ -134,9 +137,13 @@ def _figures(run: Run) -> Json:
 
 
 def with_fields(wishes: ForkWishes, more: Mapping[str, Any]) -> ForkWishes:
-    """Single arguments over the whole: fields of wishes, of overrides and of limits by their names."""
+    """Single arguments over the whole: fields of wishes, of overrides and of limits by their names.
+
+    `max_tokens` is the parameter of the request; as a limit it is given in `limits`.
+    """
     own = {name: value for name, value in more.items() if name in ForkWishes.__dataclass_fields__}
-    limits = {name: value for name, value in more.items() if name in Limits.__dataclass_fields__}
+    of_limits = Limits.__dataclass_fields__.keys() - Overrides.__dataclass_fields__.keys()
+    limits = {name: value for name, value in more.items() if name in of_limits}
     rest = {name: value for name, value in more.items() if name not in own and name not in limits}
     chosen = replace(wishes, **own)
     if limits:
@@ -201,17 +208,23 @@ class Family:
         self.effects = _effects(self.cut.tape, self.functions)
         self.policy = self._policy()
         self.rules = rules_in(self.cut.tape)
-        self.form: Form | None = wishes.form or (
-            form_of(self.cut.request, self._recorded("provider"), self._recorded("endpoint"))
-            if self.cut.request
-            else None
-        )
+        self.form: Form | None = wishes.form or self._form()
         self.notes: list[str] = []
         self._edits: tuple[Edit, ...] = ()
         self._takes: tuple[list[Take], list[list[Take]]] | None = None
         self._check()
 
     # --- before anything is sent --------------------------------------------------------------------------------------
+
+    def _form(self) -> Form | None:
+        """Which form the request has: by its own answer, else by where it was sent and by its fields."""
+        if self.cut.request is None or self.cut.call is None:
+            return None
+        digest = self.cut.call.output_digest
+        answer = None if digest is None or self.cut.call.status != "ok" else self.recording.body(digest)
+        return form_in(answer_in(answer)) or form_of(
+            self.cut.request, self._recorded("provider"), self._recorded("endpoint")
+        )
 
     def _recorded(self, fact: str) -> str | None:
         said = self.cut.call.attrs.get(fact) if self.cut.call is not None else None
@@ -247,7 +260,7 @@ class Family:
                 raise ForkRefused("the generic loop starts at a model step, not at the start", reason="no_code")
         else:
             applied = apply_to_request(request, overrides, self.form)
-            self.notes += [*applied.notes, *cautions(request, applied.request, applied.edits)]
+            self.notes += [*applied.notes, *cautions(request, applied.request, applied.edits, self.form)]
             self._edits = applied.edits
         if self.engine == "own" and self.cut.call is not None and self.cut.call.inner:
             raise ForkRefused(
@@ -255,17 +268,30 @@ class Family:
                 hint="use the generic loop (--engine generic), or fork before the tool",
                 reason="inside_a_tool",
             )
-        if self.engine == "generic" and self.form not in (None, "chat"):
-            raise ForkRefused(
-                f"step {self.cut.step}: the generic loop speaks chat completions, this request is of the form {self.form!r}",
-                hint="fork it with its own code",
-                reason="other_form",
-            )
+        if self.engine == "generic":
+            self._check_generic()
         changed = [tool for tool, rule in self.policy.tools.items() if rule.how in ("stub", "sandbox", "human")]
         if self.wishes.require_faithful and changed:
             raise ForkRefused(
                 f"a fork with a {self.policy.rule(changed[0]).how} for {changed[0]!r} is hypothetical",
                 reason="not_faithful",
+            )
+
+    def _check_generic(self) -> None:
+        """The loop must know the form of the request, and be able to append to what it asks."""
+        step = f"step {self.cut.step}"
+        if self.form not in DIALECTS:
+            raise ForkRefused(
+                f"{step}: the generic loop does not speak the form {self.form!r}",
+                hint="fork it with its own code",
+                reason="other_form",
+            )
+        sent = apply_to_request(self.cut.request or {}, self.wishes.overrides, self.form).request
+        if sent.get("conversation") is not None:
+            raise ForkRefused(
+                f"{step}: its provider keeps the conversation (server_held), a fork would write into the parent's",
+                hint="take it out with --unset conversation, or fork with the agent's own code",
+                reason="server_held",
             )
 
     def _kept_prefix(self, edits: Sequence[Edit]) -> list[str]:
@@ -278,7 +304,7 @@ class Family:
         count = sum(any(edit.fits(request) for edit in edits) for request in requests)
         if not count:
             return []
-        prompt = any(edit.path[0] in ("messages", "system", "instructions") for edit in edits)
+        prompt = any(edit.path[0] in ("messages", "input", "system", "instructions") for edit in edits)
         what = "the old prompt" if prompt else "the old parameters"
         one = f"1 model answer was kept that was made with {what}"
         return [one if count == 1 else f"{count} model answers were kept that were made with {what}"]
@@ -301,7 +327,7 @@ class Family:
         if self.engine == "own":
             self.own(plan)
         else:
-            self._generic(plan)
+            self.noted(LoopFork(self.cut, self._of_loop()).run(plan))
         run = self.store.run(plan.run_id)
         assert run is not None, "the new run was stored"
         if self.wishes.require_faithful and run.label == "hypothetical":
@@ -311,6 +337,11 @@ class Family:
                 reason="not_faithful",
             )
         return run
+
+    def _of_loop(self) -> LoopParts:
+        assert self.form is not None, "the generic loop starts at a model step"
+        parts = (self.form, self.provider, self.functions, self.effects)
+        return LoopParts(*parts, model=self.parent.model, endpoint=self.wishes.endpoint)
 
     def plan(self, overrides: Overrides, arm: str | None, run_id: str | None = None) -> ForkPlan:
         """The plan of one fork, with a run id (default: a new one) and a cassette of its own."""
@@ -422,92 +453,6 @@ class Family:
         if ended.kept:
             self.notes.append(f"{ended.kept} kept calls have another input than recorded (code changed)")
 
-    # --- the generic loop ---------------------------------------------------------------------------------------------
-
-    def _generic(self, plan: ForkPlan) -> None:
-        cut = self.cut
-        assert cut.request is not None, "the generic loop starts at a model step"
-        applied = apply_to_request(cut.request, plan.overrides, self.form)
-        request = self._with_results(applied.request, plan)
-        request, sent = _sendable(request, self.parent.model)
-        changes = [*applied.changes, *sent]
-        spend = Spend(plan.limits, plan.price) if plan.price is not None else Spend(plan.limits)
-        manner = self._manner()
-        bodies = plan.bodies if manner == PLAIN else {**plan.bodies, "manner": manner.as_json()}
-        plan = replace(plan, spend=spend, written=changes, bodies=bodies)
-        forker = Forker(plan)
-        model = _model(self.provider, cut)
-        loop = Loop(model, Tools(self.functions, None, self.effects), spend, manner)
-        started = cut.tape.started
-        entry = started.attrs.get("entry")
-        session = ForkOpener(forker).open(
-            Opening(
-                agent=started.name or "",
-                arguments=self.recording.body(started.input_digest),
-                entry=entry if isinstance(entry, str) else None,
-            )
-        )
-        assert forker.prefix is not None, "a generic fork has begun"
-        span = cut.call.parent_span_id if cut.call is not None else None
-        try:
-            with ambient.inside(
-                forker, lane=Lane("0", forker.prefix.lane_calls), span_id=None if span == started.span_id else span
-            ):
-                message = loop.run(request)
-        except Exception as error:  # noqa: BLE001 - a limit, an abort, a failed model call: the run's error, recorded there
-            session.failed(error)
-        except BaseException as stop:
-            session.failed(stop)
-            raise
-        else:
-            session.finished(message)
-        self.noted(forker.ended())
-
-    def _manner(self) -> Manner:
-        """How the parent writes its history: seen in the request of N, and in its last one."""
-        asked = [call for call in self.cut.tape.calls if call.kind == "llm" and call.input_digest is not None]
-        last = self.recording.body(asked[-1].input_digest) if asked else None
-        return learn_manner([self.cut.request, last if isinstance(last, dict) else None])
-
-    def _with_results(self, request: dict[str, Json], plan: ForkPlan) -> dict[str, Json]:
-        """The request with changed results of kept tool steps in its history."""
-        for call_id, result in plan.results.items():
-            call = self.cut.tape.call(call_id)
-            assert call is not None, "looked up before"
-            later = [one for one in self.cut.kept() if one.kind == "tool" and one.first_seq > call.first_seq]
-            content = self._manner().spell_result(codecs.decode_for_reading(result))
-            request = _result_in(request, call, later, content)
-        return request
-
-
-def _result_in(
-    request: dict[str, Json], call: RecordedCall, later: Sequence[RecordedCall], content: str
-) -> dict[str, Json]:
-    """Puts a result into the message that carries it; `later` are the tool calls between this one and the cut."""
-    messages = cast("list[Json]", request.get("messages") or [])
-    at = _carrier(messages, call, later)
-    if at is None:
-        raise UsageError(f"the result of {call.name} is not found in the messages of the step that is forked")
-    changed = [*messages]
-    changed[at] = {**cast("dict[str, Json]", messages[at]), "content": content}
-    return {**request, "messages": changed}
-
-
-def _carrier(messages: Sequence[Json], call: RecordedCall, later: Sequence[RecordedCall]) -> int | None:
-    """Index of the message that carries a call's result: by id and arguments, or by one of them.
-
-    An id, and arguments, may stand there several times: those that are equal are counted from the end.
-    """
-    answered = [pair for pair in read_history(messages).pairs if pair.result_at is not None]
-    told = [(pair.id, (pair.name, key_of("tool", pair.name, pair.raw))) for pair in answered]
-    mine, *others = [(one.attrs.get("tool_call_id"), (one.name, one.input_key)) for one in (call, *later)]
-    for part in (slice(0, 2), slice(0, 1), slice(1, 2)):
-        found = [at for at, one in enumerate(told) if one[part] == mine[part]]
-        after = sum(one[part] == mine[part] for one in others)
-        if len(found) > after:
-            return answered[found[-1 - after]].result_at
-    return None
-
 
 def _rule(tool: str, rule: ToolRule | str) -> ToolRule:
     """A rule; a sandbox that a person named is imported, as the agent's code is."""
@@ -525,18 +470,6 @@ def _rule(tool: str, rule: ToolRule | str) -> ToolRule:
             reason="live_write",
         )
     return found
-
-
-def _sendable(request: dict[str, Json], model: str | None) -> tuple[dict[str, Json], list[dict[str, Json]]]:
-    """What the loop itself needs: a model, and an answer in one piece. Each is a recorded change."""
-    changes: list[dict[str, Json]] = []
-    if not request.get("model") and model:
-        request = {**request, "model": model}
-        changes.append({"path": "model", "op": "set", "value": model})
-    if request.get("stream"):
-        request = {name: value for name, value in request.items() if name not in ("stream", "stream_options")}
-        changes.append({"path": "stream", "op": "remove", "value": None})
-    return request, changes
 
 
 def _takes(recording: Recording) -> list[Take]:
@@ -594,42 +527,3 @@ def _effects(tape: Tape, functions: Mapping[str, Callable[..., object]]) -> dict
         if stated is not None or found.get(name) is None:
             found[name] = stated[1] if stated is not None else "pure"
     return found
-
-
-def _model(provider: Provider | Model | None, cut: Cut) -> Model:
-    """Who is asked. Names of the new model steps follow the recorded convention, so that a comparison lines them up."""
-    if isinstance(provider, Model):
-        model = provider
-    else:
-        from agentloupe.providers.chat import response_facts
-
-        provider = provider or _default_provider()
-        model = Model(provider.send, response_facts, getattr(provider, "provider", None))
-    call = cut.call
-    assert call is not None, "the generic loop starts at a model step"
-    asked = cut.request.get("model") if cut.request is not None else None
-    if call.name == f"chat {asked}" or not call.name:
-        return model
-    recorded = call.name
-
-    def named(request: Mapping[str, Json]) -> str:
-        now = request.get("model")
-        if isinstance(asked, str) and asked in recorded and isinstance(now, str):
-            return recorded.replace(asked, now)
-        return recorded
-
-    return replace(model, named=named)
-
-
-def _default_provider() -> Provider:
-    from agentloupe.ports.settings import model_settings
-    from agentloupe.providers.endpoint import Endpoint
-
-    where = model_settings()
-    if where.base_url is None:
-        raise ForkRefused(
-            "no model is set: nobody can be asked",
-            hint="set LLM_BASE_URL and LLM_MODEL (also in .env), or give a provider",
-            reason="no_model",
-        )
-    return Endpoint(where.base_url, where.api_key)

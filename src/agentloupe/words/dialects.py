@@ -8,16 +8,57 @@ a model asks the program for stand in `toolcalls`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, cast
+from typing import Final, Literal, cast
 
 from agentloupe.words.canonical import Json
 
-__all__ = ["finish_reason_of", "hosted_tools", "message_in", "server_held"]
+__all__ = ["Form", "finish_reason_of", "form_in", "form_of", "hosted_tools", "message_in", "server_held", "text_in"]
+
+Form = Literal["chat", "anthropic", "responses", "gemini"]
+"""A dialect: the form in which a provider is asked and answers."""
 
 _RUN_HERE: Final = frozenset({"function", "custom", "local_shell", "apply_patch", "computer", "computer_use_preview"})
 _RUN_HERE_DATED: Final = ("bash_", "text_editor_", "computer_", "memory_")
 """Beginnings of tool types that a provider describes and the program runs; behind them stands a date."""
 _HOLDERS: Final = ("previous_response_id", "conversation", "container")
+
+
+# --- which form -------------------------------------------------------------------------------------------------------
+
+_ENDPOINTS: Final[tuple[tuple[str, Form], ...]] = (
+    ("/chat/completions", "chat"),
+    ("/messages", "anthropic"),
+    ("/responses", "responses"),
+)
+
+
+def form_of(request: Mapping[str, Json], provider: str | None = None, endpoint: str | None = None) -> Form:
+    """Which provider's form a request has, by where it was sent, else by its fields.
+
+    `contents` is Gemini's; `input` without `messages` the Responses form; `system` or `anthropic_version` beside
+    `messages` Anthropic's (or its provider says so); anything else is a chat completion.
+    """
+    for end, form in _ENDPOINTS:
+        if endpoint is not None and endpoint.endswith(end):
+            return form
+    if "contents" in request:
+        return "gemini"
+    if "messages" not in request and ("input" in request or "instructions" in request):
+        return "responses"
+    if "system" in request or "anthropic_version" in request or provider == "anthropic":
+        return "anthropic"
+    return "chat"
+
+
+def form_in(answer: Json) -> Form | None:
+    """Which form an answer has, by its members; `None` where they do not tell."""
+    if not isinstance(answer, dict):
+        return None
+    if isinstance(answer.get("choices"), list):
+        return "chat"
+    if answer.get("object") == "response":
+        return "responses"
+    return "anthropic" if answer.get("type") == "message" else None
 
 
 # --- what a provider does and keeps -----------------------------------------------------------------------------------
@@ -103,3 +144,23 @@ def message_in(answer: Json) -> Json:
     if answer.get("type") == "message" and isinstance(answer.get("content"), list):
         return {"role": answer.get("role", "assistant"), "content": answer["content"]}
     return answer
+
+
+def text_in(message: Json) -> Json:
+    """The text of an assistant message, in each form; where it holds anything else, or has no text, the value as it is."""
+    if not isinstance(message, dict) or message.get("role", "assistant") != "assistant":
+        return message
+    said = message.get("content", message.get("output", message))
+    if not isinstance(said, list):
+        return message if said is message else said
+    texts = [text for part in said if isinstance(part, dict) for text in _texts(part)]
+    return "".join(texts) if texts else said
+
+
+def _texts(part: Mapping[str, Json]) -> list[str]:
+    """Texts of a part of a message, or of an item that is one."""
+    inner = part.get("content")
+    if part.get("type") == "message" and isinstance(inner, list):
+        return [text for one in inner if isinstance(one, dict) for text in _texts(one)]
+    text = part.get("text")
+    return [text] if part.get("type") in ("text", "output_text") and isinstance(text, str) else []

@@ -1,0 +1,207 @@
+"""A fork with the generic loop: the request of step N is rebuilt, and the plain loop goes on from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import cast
+
+from agentloupe.engine.cautions import Pair, read_history
+from agentloupe.engine.cut import Cut
+from agentloupe.engine.forker import Ended, Forker, ForkOpener, ForkPlan
+from agentloupe.engine.loop import Loop, Model, Spend, Tools
+from agentloupe.engine.manner import PLAIN, Manner, learn_manner
+from agentloupe.engine.overrides import apply_to_request
+from agentloupe.engine.tape import RecordedCall
+from agentloupe.ports import ambient, codecs
+from agentloupe.ports.ambient import Lane
+from agentloupe.ports.protocols import Opening, Provider
+from agentloupe.verbs.models import Chosen, chosen_endpoint, model_behind
+from agentloupe.words.call import Effect
+from agentloupe.words.canonical import Json, key_of
+from agentloupe.words.dialects import Form
+from agentloupe.words.errors import LoupeError, UsageError
+from agentloupe.words.exchange import answer_in
+from agentloupe.words.turns import DIALECTS
+
+__all__ = ["LoopFork", "LoopParts"]
+
+_AROUND = 4
+"""Model calls before and after step N in which the parent's hand is looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoopParts:
+    """What the loop of a fork is made of, beside its plan.
+
+    Attributes:
+        form: of the requests.
+        provider: who is asked; `None`: the model of the settings.
+        functions: behind live tools.
+        effects: by tool name.
+        model: the model to ask where the request names none: the parent's.
+        endpoint: name of the endpoint in the configuration.
+    """
+
+    form: Form
+    provider: Provider | Model | None
+    functions: Mapping[str, Callable[..., object]]
+    effects: Mapping[str, Effect | None]
+    model: str | None
+    endpoint: str | None = None
+
+
+class LoopFork:
+    """Forks of one cut with the generic loop."""
+
+    def __init__(self, cut: Cut, parts: LoopParts) -> None:
+        assert cut.request is not None, "the generic loop starts at a model step"
+        assert cut.call is not None, "the generic loop starts at a model step"
+        self._cut = cut
+        self._call = cut.call
+        self._request = cut.request
+        self._parts = parts
+        self._dialect = DIALECTS[parts.form]
+
+    def run(self, plan: ForkPlan) -> Ended:
+        """Makes one fork; how it ended is in its run."""
+        parts = self._parts
+        given = parts.provider
+        chosen = chosen_endpoint(parts.endpoint, parts.form) if given is None else None
+        model = self._model(chosen.provider if chosen is not None else cast("Provider | Model", given))
+        applied = apply_to_request(self._request, plan.overrides, parts.form)
+        request, sent = _sendable(self._with_results(applied.request, plan), parts.model, chosen)
+        spend = Spend(plan.limits, plan.price) if plan.price is not None else Spend(plan.limits)
+        manner = self._manner()
+        bodies = plan.bodies if manner == PLAIN else {**plan.bodies, "manner": manner.as_json()}
+        facts = {**plan.facts, "dialect": parts.form}
+        changes = [*applied.changes, *sent]
+        forker = Forker(replace(plan, spend=spend, written=changes, bodies=bodies, facts=facts))
+        loop = Loop(model, Tools(parts.functions, None, parts.effects), spend, manner, self._dialect)
+        return self._drive(forker, loop, request)
+
+    def _drive(self, forker: Forker, loop: Loop, request: Mapping[str, Json]) -> Ended:
+        cut = self._cut
+        started = cut.tape.started
+        entry = started.attrs.get("entry")
+        session = ForkOpener(forker).open(
+            Opening(
+                agent=started.name or "",
+                arguments=cut.recording.body(started.input_digest),
+                entry=entry if isinstance(entry, str) else None,
+            )
+        )
+        assert forker.prefix is not None, "a generic fork has begun"
+        span = self._call.parent_span_id
+        try:
+            with ambient.inside(
+                forker, lane=Lane("0", forker.prefix.lane_calls), span_id=None if span == started.span_id else span
+            ):
+                message = loop.run(request)
+        except Exception as error:  # noqa: BLE001 - a limit, an abort, a failed model call: the run's error, recorded there
+            session.failed(error)
+        except BaseException as stop:
+            session.failed(stop)
+            raise
+        else:
+            session.finished(message)
+        return forker.ended()
+
+    def _model(self, provider: Provider | Model) -> Model:
+        """Who is asked. Names of new model steps follow the recorded convention, so that a comparison lines them up."""
+        model = model_behind(provider, self._parts.form, self._call.attrs.get("beta"))
+        recorded, asked = self._call.name, self._request.get("model")
+        if recorded == f"chat {asked}" or not recorded:
+            return model
+
+        def named(request: Mapping[str, Json]) -> str:
+            now = request.get("model")
+            if isinstance(asked, str) and asked in recorded and isinstance(now, str):
+                return recorded.replace(asked, now)
+            return recorded
+
+        return replace(model, named=named)
+
+    # --- the parent's hand --------------------------------------------------------------------------------------------
+
+    def _manner(self) -> Manner:
+        """How the parent writes its history: seen in the requests around N, and in its last one."""
+        asked = [call for call in self._cut.tape.calls if call.kind == "llm" and call.input_digest is not None]
+        at = next(i for i, call in enumerate(asked) if call is self._call)
+        near = {call.call_id: call for call in (*asked[max(at - _AROUND, 0) : at + _AROUND], *asked[-2:])}.values()
+        requests = [self._cut.recording.body(call.input_digest) for call in near]
+        answers = [answer for call in near if (answer := self._answer_of(call)) is not None]
+        return learn_manner([r if isinstance(r, dict) else None for r in requests], self._dialect, answers)
+
+    def _answer_of(self, call: RecordedCall) -> Json:
+        """What the model answered; `None` where nothing of this form was."""
+        if call.status != "ok":
+            return None
+        answer = answer_in(self._cut.recording.body(call.output_digest))
+        try:
+            return answer if self._dialect.turn(answer) else None
+        except LoupeError:
+            return None
+
+    # --- changed results ----------------------------------------------------------------------------------------------
+
+    def _with_results(self, request: dict[str, Json], plan: ForkPlan) -> dict[str, Json]:
+        """The request with changed results of kept tool steps in its history."""
+        if not plan.results:
+            return request
+        manner = self._manner()
+        for call_id, result in plan.results.items():
+            call = self._cut.tape.call(call_id)
+            assert call is not None, "looked up before"
+            content = manner.content(manner.spell_result(codecs.decode_for_reading(result)))
+            request = self._result_in(request, call, content)
+        return request
+
+    def _result_in(self, request: dict[str, Json], call: RecordedCall, content: Json) -> dict[str, Json]:
+        """Puts a result into the item that carries it."""
+        dialect = self._dialect
+        items = dialect.items(request)
+        carrier = self._carrier(items, call)
+        if carrier is None or carrier.result_at is None:
+            raise UsageError(f"the result of {call.name} is not found in the messages of the step that is forked")
+        at = carrier.result_at
+        items[at] = dialect.with_result(cast("dict[str, Json]", items[at]), carrier.id, content)
+        return {**request, dialect.history: items}
+
+    def _carrier(self, items: Sequence[Json], call: RecordedCall) -> Pair | None:
+        """The call with its result in the history: by id and arguments, or by one of them.
+
+        An id, and arguments, may stand there several times: those that are equal are counted from the end.
+        """
+        later = [one for one in self._cut.kept() if one.kind == "tool" and one.first_seq > call.first_seq]
+        answered = [pair for pair in read_history(items, self._dialect).pairs if pair.result_at is not None]
+        told = [(pair.id, (pair.name, key_of("tool", pair.name, pair.raw))) for pair in answered]
+        mine, *others = [(one.attrs.get("tool_call_id"), (one.name, one.input_key)) for one in (call, *later)]
+        for part in (slice(0, 2), slice(0, 1), slice(1, 2)):
+            found = [at for at, one in enumerate(told) if one[part] == mine[part]]
+            after = sum(one[part] == mine[part] for one in others)
+            if len(found) > after:
+                return answered[found[-1 - after]]
+        return None
+
+
+_PIECES = ("stream", "stream_options", "background")
+"""What asks for an answer that does not come whole, or not now."""
+
+
+def _sendable(
+    request: dict[str, Json], model: str | None, chosen: Chosen | None
+) -> tuple[dict[str, Json], list[dict[str, Json]]]:
+    """What the loop itself needs: a model, and an answer in one piece. Each is a recorded change."""
+    model = model or (chosen.model if chosen is not None else None)
+    added: dict[str, Json] = {"model": model} if not request.get("model") and model else {}
+    if chosen is not None:
+        added |= {name: value for name, value in chosen.extra_body.items() if name not in request}
+    gone = [name for name in _PIECES if request.get(name)] if request.get("stream") or request.get("background") else []
+    changes = [_change(name, "set", value) for name, value in added.items()]
+    changes += [_change(name, "remove", None) for name in gone if name != "stream_options"]
+    return {**{name: value for name, value in request.items() if name not in gone}, **added}, changes
+
+
+def _change(path: str, op: str, value: Json) -> dict[str, Json]:
+    return {"path": path, "op": op, "value": value}

@@ -1,0 +1,323 @@
+"""How a conversation goes on in each form that providers speak: what a model said goes back, results of its tools behind it.
+
+One `Dialect` for each form; who runs a loop asks it and knows no form itself. What a model said goes back as it came:
+reasoning, signatures and members that nobody knows among it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol, cast
+
+from agentloupe.words.dialects import Form, message_in
+from agentloupe.words.errors import LoupeError
+from agentloupe.words.jsontext import Json
+
+__all__ = ["CHAT", "DIALECTS", "Asked", "Dialect", "Result", "Told", "calls_in_message", "final_message", "message_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One tool call that a model asks for.
+
+    Attributes:
+        id: of the call; `None` in the old `function_call` form of chat completions.
+        name: the tool.
+        raw: the arguments as they were sent, mostly text.
+        kind: type of the call in its form.
+    """
+
+    id: str | None
+    name: str
+    raw: str | dict[str, Json] | None
+    kind: str = "function"
+
+    @property
+    def free(self) -> bool:
+        """Whether its argument is one text in no form (a custom tool), never parsed."""
+        return self.kind.startswith("custom")
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What the model is told of a tool call: the content of the result, and whether it is an error.
+
+    `marked` says what the result's own mark of errors is to be; `None`: it has none.
+    """
+
+    asked: Asked
+    content: Json
+    marked: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A result in a history: the id (or, in the old form, the name) of its call, and what it says."""
+
+    said: str
+    content: Json
+    by_name: bool = False
+    marked: bool | None = None
+
+
+class Dialect(Protocol):
+    """One form, as a conversation goes on in it. An *item* is a member of the request's history."""
+
+    @property
+    def form(self) -> Form:
+        """Its name."""
+        ...
+
+    @property
+    def history(self) -> str:
+        """The member of a request that holds the history."""
+        ...
+
+    def items(self, request: Mapping[str, Json]) -> list[Json]:
+        """The history of a request."""
+        ...
+
+    def turn(self, answer: Json) -> list[dict[str, Json]]:
+        """What the model said, as items of the next request. Raises `LoupeError` for an answer of another form."""
+        ...
+
+    def asked(self, answer: Json) -> list[Asked]:
+        """The tools that an answer asks for, in order."""
+        ...
+
+    def goes_on(self, answer: Json) -> bool:
+        """Whether the model wants to be asked again although it asks for no tool."""
+        ...
+
+    def told(self, results: Sequence[Told]) -> list[Json]:
+        """Results as items of the next request, in order."""
+        ...
+
+    def begins(self, item: Mapping[str, Json]) -> bool:
+        """Whether an item begins a turn of the user's."""
+        ...
+
+    def calls(self, item: Mapping[str, Json]) -> list[Asked]:
+        """The tool calls in an item of a history."""
+        ...
+
+    def results(self, item: Mapping[str, Json]) -> list[Result]:
+        """The results in an item of a history."""
+        ...
+
+    def with_result(self, item: Mapping[str, Json], call_id: str, content: Json) -> dict[str, Json]:
+        """The item with another result of this call."""
+        ...
+
+
+def _objects(value: Json) -> list[dict[str, Json]]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def _raw(value: Json) -> str | dict[str, Json] | None:
+    return value if isinstance(value, str | dict) else None
+
+
+def _other_form(said: str) -> LoupeError:
+    return LoupeError(f"the model's answer is {said}", reason="answer")
+
+
+# --- chat completions -------------------------------------------------------------------------------------------------
+
+
+def message_of(response: Json) -> dict[str, Json]:
+    """The assistant message of a chat completion.
+
+    Raises:
+        LoupeError: the response has none.
+    """
+    choices = response.get("choices") if isinstance(response, dict) else None
+    first = choices[0] if isinstance(choices, list) and choices else None
+    message = first.get("message") if isinstance(first, dict) else None
+    if not isinstance(message, dict):
+        raise _other_form("no chat completion: choices[0].message is not there")
+    return message
+
+
+def calls_in_message(message: Mapping[str, Json]) -> list[Asked]:
+    """The tool calls of an assistant message in order, also a `function_call` of the old form."""
+    found = [_chat_call(call) for call in _objects(message.get("tool_calls"))]
+    old = message.get("function_call")
+    if isinstance(old, dict) and not found:
+        found.append(Asked(None, str(old.get("name") or ""), _raw(old.get("arguments"))))
+    return found
+
+
+def _chat_call(call: Mapping[str, Json]) -> Asked:
+    call_id, custom = str(call.get("id") or ""), call.get("custom")
+    if isinstance(custom, dict):
+        return Asked(call_id, str(custom.get("name") or ""), _raw(custom.get("input")), "custom")
+    function = call.get("function")
+    members = function if isinstance(function, dict) else call
+    return Asked(call_id, str(members.get("name") or ""), _raw(members.get("arguments")))
+
+
+class _Chat:
+    form: Form = "chat"
+    history = "messages"
+
+    def items(self, request: Mapping[str, Json]) -> list[Json]:
+        return list(cast("list[Json]", request.get("messages") or []))
+
+    def turn(self, answer: Json) -> list[dict[str, Json]]:
+        return [message_of(answer)]
+
+    def asked(self, answer: Json) -> list[Asked]:
+        return calls_in_message(message_of(answer))
+
+    def goes_on(self, answer: Json) -> bool:
+        return False
+
+    def told(self, results: Sequence[Told]) -> list[Json]:
+        return [self._told(one.asked, one.content) for one in results]
+
+    def _told(self, asked: Asked, content: Json) -> Json:
+        if asked.id is None:
+            return {"role": "function", "name": asked.name, "content": content}
+        return {"role": "tool", "tool_call_id": asked.id, "content": content}
+
+    def begins(self, item: Mapping[str, Json]) -> bool:
+        return item.get("role") == "user"
+
+    def calls(self, item: Mapping[str, Json]) -> list[Asked]:
+        return calls_in_message(item)
+
+    def results(self, item: Mapping[str, Json]) -> list[Result]:
+        for role, member in (("tool", "tool_call_id"), ("function", "name")):
+            said = item.get(member)
+            if item.get("role") == role and isinstance(said, str):
+                return [Result(said, item.get("content"), by_name=role == "function")]
+        return []
+
+    def with_result(self, item: Mapping[str, Json], call_id: str, content: Json) -> dict[str, Json]:
+        return {**item, "content": content}
+
+
+# --- Anthropic messages -----------------------------------------------------------------------------------------------
+
+
+class _Anthropic:
+    form: Form = "anthropic"
+    history = "messages"
+
+    def items(self, request: Mapping[str, Json]) -> list[Json]:
+        return list(cast("list[Json]", request.get("messages") or []))
+
+    def turn(self, answer: Json) -> list[dict[str, Json]]:
+        content = answer.get("content") if isinstance(answer, dict) else None
+        if not isinstance(content, list):
+            raise _other_form("no Anthropic message: its content is not there")
+        return [{"role": "assistant", "content": content}] if content else []
+
+    def asked(self, answer: Json) -> list[Asked]:
+        return [call for item in self.turn(answer) for call in self.calls(item)]
+
+    def goes_on(self, answer: Json) -> bool:
+        return isinstance(answer, dict) and answer.get("stop_reason") == "pause_turn"
+
+    def told(self, results: Sequence[Told]) -> list[Json]:
+        return [{"role": "user", "content": [self._block(one) for one in results]}]
+
+    def _block(self, one: Told) -> Json:
+        block: dict[str, Json] = {"type": "tool_result", "tool_use_id": one.asked.id, "content": one.content}
+        return block if one.marked is None else {**block, "is_error": one.marked}
+
+    def begins(self, item: Mapping[str, Json]) -> bool:
+        return item.get("role") == "user" and not self.results(item)
+
+    def calls(self, item: Mapping[str, Json]) -> list[Asked]:
+        blocks = _objects(item.get("content"))
+        return [
+            Asked(str(b.get("id") or ""), str(b.get("name") or ""), _raw(b.get("input")), "tool_use")
+            for b in blocks
+            if b.get("type") == "tool_use"
+        ]
+
+    def results(self, item: Mapping[str, Json]) -> list[Result]:
+        blocks = [b for b in _objects(item.get("content")) if b.get("type") == "tool_result"]
+        return [Result(str(b.get("tool_use_id")), b.get("content"), marked=_switch(b.get("is_error"))) for b in blocks]
+
+    def with_result(self, item: Mapping[str, Json], call_id: str, content: Json) -> dict[str, Json]:
+        def other(block: Json) -> Json:
+            mine = isinstance(block, dict) and (block.get("type"), block.get("tool_use_id")) == ("tool_result", call_id)
+            if not mine or not isinstance(block, dict):
+                return block
+            changed: dict[str, Json] = {**block, "content": content}
+            return {**changed, "is_error": False} if block.get("is_error") is True else changed
+
+        return {**item, "content": [other(block) for block in cast("list[Json]", item.get("content") or [])]}
+
+
+def _switch(value: Json) -> bool | None:
+    return value if isinstance(value, bool) else None
+
+
+# --- OpenAI Responses -------------------------------------------------------------------------------------------------
+
+_INPUTS: Final = ("arguments", "input", "action", "operation")
+"""Members of an item that say what is wanted, by its type."""
+
+
+class _Responses:
+    form: Form = "responses"
+    history = "input"
+
+    def items(self, request: Mapping[str, Json]) -> list[Json]:
+        given = request.get("input")
+        if isinstance(given, str):
+            return [{"role": "user", "content": given}]
+        return list(given) if isinstance(given, list) else []
+
+    def turn(self, answer: Json) -> list[dict[str, Json]]:
+        output = answer.get("output") if isinstance(answer, dict) else None
+        if not isinstance(output, list):
+            raise _other_form("no response: its output is not there")
+        return _objects(cast("Json", output))
+
+    def asked(self, answer: Json) -> list[Asked]:
+        items = self.turn(answer)
+        done = {result.said for item in items for result in self.results(item)}  # by the provider, right there
+        return [call for item in items for call in self.calls(item) if call.id not in done]
+
+    def goes_on(self, answer: Json) -> bool:
+        return False
+
+    def told(self, results: Sequence[Told]) -> list[Json]:
+        return [{"type": f"{one.asked.kind}_output", "call_id": one.asked.id, "output": one.content} for one in results]
+
+    def begins(self, item: Mapping[str, Json]) -> bool:
+        return item.get("role") == "user"
+
+    def calls(self, item: Mapping[str, Json]) -> list[Asked]:
+        kind, call_id = str(item.get("type")), item.get("call_id")
+        if not kind.endswith("_call") or not isinstance(call_id, str):
+            return []
+        raw = next((_raw(item[name]) for name in _INPUTS if name in item), None)
+        return [Asked(call_id, str(item.get("name") or kind.removesuffix("_call")), raw, kind)]
+
+    def results(self, item: Mapping[str, Json]) -> list[Result]:
+        call_id = item.get("call_id")
+        if not str(item.get("type")).endswith("_call_output") or not isinstance(call_id, str):
+            return []
+        return [Result(call_id, item.get("output"))]
+
+    def with_result(self, item: Mapping[str, Json], call_id: str, content: Json) -> dict[str, Json]:
+        return {**item, "output": content}
+
+
+CHAT: Final[Dialect] = _Chat()
+_ALL: Iterable[Dialect] = (CHAT, _Anthropic(), _Responses())
+DIALECTS: Final[Mapping[Form, Dialect]] = {dialect.form: dialect for dialect in _ALL}
+"""The forms in which a loop can go on, by name."""
+
+
+def final_message(answer: Json) -> dict[str, Json]:
+    """What the model said last, as the result of a run."""
+    said = message_in(answer)
+    return said if isinstance(said, dict) else {"role": "assistant", "content": said}
