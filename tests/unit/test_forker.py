@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from agentloupe.engine.loop import from_llm_call
+from agentloupe.engine.loop import Limits, from_llm_call
 from agentloupe.engine.overrides import MessageEdit, Overrides
 from agentloupe.engine.policy import Allow, ToolRule
 from agentloupe.engine.project import Projector, load_steps
@@ -361,7 +361,7 @@ def test_an_agent_that_swallows_the_limit_does_not_get_further(store: MemoryStor
 def test_other_limits(store: MemoryStore, limit: str, value: Any):
     run_id = record(store, helper, "hi")
     client.script = Script(*[("look", {"k": "A"})] * 9)
-    new = fork(run_id, helper, from_step=8, store=store, **{limit: value}).candidates[0]
+    new = fork(run_id, helper, from_step=8, store=store, limits=Limits(**{limit: value})).candidates[0]
     assert new.status == "error"
     assert store.steps(new.id)[-1].name == limit
     assert len(client.sent) == {"max_tokens": 2, "max_seconds": 0}[limit]
@@ -912,7 +912,7 @@ def test_arguments_whose_secrets_were_removed_are_given_as_placeholders(store: M
 def test_a_fork_that_a_limit_stopped_replays_to_the_same_end(store: MemoryStore, limit: str, value: Any):
     run_id = record(store, helper, "hi")
     client.script = Script(*[("look", {"k": "A"})] * 9)
-    new = fork(run_id, helper, from_step=8, store=store, **{limit: value}).candidates[0]
+    new = fork(run_id, helper, from_step=8, store=store, limits=Limits(**{limit: value})).candidates[0]
     sent = len(client.sent)
     report = replay(new.id, helper, store=store)
     assert report.verdict == "pass", report.text()
