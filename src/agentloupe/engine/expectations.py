@@ -19,6 +19,7 @@ from pathlib import Path as File
 from typing import Final, TypeVar, cast, get_args
 
 from agentloupe.engine.edits import Path, parse_path
+from agentloupe.engine.privacy import Rules, scrub_text
 from agentloupe.engine.report import Divergence, DivergenceKind
 from agentloupe.words.canonical import Json
 from agentloupe.words.errors import UsageError
@@ -26,6 +27,7 @@ from agentloupe.words.errors import UsageError
 __all__ = ["Expectations", "Expected", "read_expected"]
 
 _NEVER: Final = frozenset({"leak", "truncated", "corrupt", "version", "not_rebuildable", "not_as_expected", "missing"})
+_RULES: Final = Rules()
 _FIELDS: Final = frozenset({"kind", "name", "sequence", "place", "times"})
 
 
@@ -122,11 +124,12 @@ def _entry(entry: object, where: str) -> Expected:
     kind = fields.get("kind")
     if unknown:
         raise UsageError(
-            f"{where} has unknown fields: {', '.join(unknown)}", hint=f"known: {', '.join(sorted(_FIELDS))}"
+            f"{where} has unknown fields: {scrub_text(', '.join(map(str, unknown)), _RULES)}",
+            hint=f"known: {', '.join(sorted(_FIELDS))}",
         )
     if kind not in get_args(DivergenceKind) or kind in _NEVER:
         allowed = [known for known in get_args(DivergenceKind) if known not in _NEVER]
-        raise UsageError(f"{where} has the kind {kind!r}", hint=f"one of {', '.join(allowed)}")
+        raise UsageError(f"{where} has the kind {scrub_text(repr(kind), _RULES)}", hint=f"one of {', '.join(allowed)}")
     place, times = _typed(fields, "place", str, where), _typed(fields, "times", int, where)
     if times is not None and times < 1:
         raise UsageError(f"{where}: times is less than 1")
@@ -134,9 +137,16 @@ def _entry(entry: object, where: str) -> Expected:
         kind=cast("DivergenceKind", kind),
         name=_typed(fields, "name", str, where),
         sequence=_typed(fields, "sequence", int, where),
-        place=None if place is None else parse_path(place),
+        place=None if place is None else _path(place, where),
         times=times or 1,
     )
+
+
+def _path(text: str, where: str) -> Path:
+    try:
+        return parse_path(text)
+    except UsageError as wrong:
+        raise UsageError(f"{where}: place is no path", hint=wrong.hint) from wrong
 
 
 _T = TypeVar("_T", str, int)

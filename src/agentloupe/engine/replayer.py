@@ -264,9 +264,7 @@ class Replayer:
             self._timers_left()
             self._levels["flow"] = True
             self._compare_end(status, self.settings.scrub(output))
-            absent = self.expectations.absent()
-            if absent:
-                self._halt(Divergence(kind="not_as_expected", message=f"did not appear: {'; '.join(map(str, absent))}"))
+            self._check_expected()
             self._verdict = "reached" if self.settings.until_failure and status != "ok" else "pass"
             if self._verdict == "reached":
                 self._message = "reached the recorded failure: the agent itself raised, after its last call"
@@ -726,11 +724,15 @@ class Replayer:
         if not self._ended:
             self.settings.stopped()
 
+    def _check_expected(self) -> None:
+        """Stops where a difference that was expected did not appear."""
+        absent = "; ".join(map(str, self.expectations.absent()))
+        if absent:
+            self._halt(Divergence(kind="not_as_expected", message=f"did not appear: {self.settings.scrub(absent)}"))
+
     def _expected_stop(self) -> NoReturn:
         """An expected call that nothing was recorded for: there is nothing to go on with, and nothing wrong."""
-        absent = self.expectations.absent()
-        if absent:
-            self._halt(Divergence(kind="not_as_expected", message=f"did not appear: {'; '.join(map(str, absent))}"))
+        self._check_expected()
         self.notes.append("stopped at the expected call that has no recorded answer; what follows was not compared")
         self._verdict = "pass"
         self._stop = ReplayMismatch("an expected difference without a recorded answer", kind="pass")

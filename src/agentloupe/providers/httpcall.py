@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any, Final, cast
@@ -23,6 +24,9 @@ __all__ = ["HttpCall", "json_bytes"]
 
 _KEYS: Final = frozenset({"key", "sig", "signature"})
 """Parameters of a model's URL that are credentials where their names alone do not say so."""
+_GOOGLE: Final = re.compile(r"(^|\.)googleapis\.com$|^/v\d+(alpha|beta)\d*/")
+"""Host, or path behind a gateway, of APIs that take their key as `?key=`, also where no model answers."""
+_KEY: Final = re.compile(r"(?<=[?&])key=[^&]*")
 
 
 class HttpCall:
@@ -104,7 +108,10 @@ class HttpCall:
             query = _told(query_asked(self._query))
             return {**self._body, chat.QUERY: query} if query else self._body
         body = {} if self._content is None else body_asked(self._content, self._content_type)
-        return {"path": self._path, "query": query_in_order(self._query), "body": body}
+        query = query_in_order(self._query)
+        if _GOOGLE.search(chat.host_of(self._url)) or _GOOGLE.search(self._path):
+            query = _KEY.sub("key=", query)
+        return {"path": self._path, "query": query, "body": body}
 
     def done(self, streamed: Streamed) -> bool:
         """Whether a stream says no more."""
