@@ -5,7 +5,6 @@ The process makes the subject, then does one batch whenever it is told to, and s
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import importlib
 import json
@@ -19,6 +18,8 @@ from typing import Any
 
 from bench.peers import Absent
 
+_PATIENCE_S = 20.0
+"""Until a process that has nothing left to do must have ended."""
 ROOT = Path(__file__).resolve().parents[1]
 """Where `bench` is found."""
 
@@ -61,6 +62,7 @@ class Aside:
         assert self._child.stdout is not None
         line = self._child.stdout.readline()
         if not line:
+            self._child.wait(_PATIENCE_S)
             self._said.seek(0)
             last = self._said.read().decode(errors="replace").strip().splitlines()[-1:]
             raise RuntimeError(f"{self._what} ended: {''.join(last) or 'it said nothing'}")
@@ -68,8 +70,11 @@ class Aside:
 
     def close(self) -> None:
         """Ends the process."""
-        with contextlib.suppress(BrokenPipeError):
-            self._child.communicate(timeout=None if self._child.poll() is not None else 20)
+        try:
+            self._child.communicate(timeout=_PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            self._child.kill()
+            self._child.communicate()
         self._said.close()
 
 

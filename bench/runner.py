@@ -39,7 +39,7 @@ def run(
     began_all = time.perf_counter()
     for name in names:
         say(TITLES[name])
-        began = time.perf_counter()
+        began, worked = time.perf_counter(), _processor_time()
         try:
             found = measured(name, scale, rounds)
         except Failed as failed:
@@ -50,10 +50,16 @@ def run(
                 say(f"  {line(figure)}")
             figures += found.figures
             curves += found.curves
-        say(f"  ({time.perf_counter() - began:.0f} s)")
+        say(f"  ({time.perf_counter() - began:.0f} s, {_processor_time() - worked:.0f} s of processor time)")
         keep(_results(scale, rounds, figures, curves, failures))
-    say(f"all in {time.perf_counter() - began_all:.0f} s")
+    say(f"all in {time.perf_counter() - began_all:.0f} s, {_processor_time():.0f} s of processor time")
     return _results(scale, rounds, figures, curves, failures)
+
+
+def _processor_time() -> float:
+    """Seconds that this process and those that it has started and that have ended took."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
 
 
 def _results(
