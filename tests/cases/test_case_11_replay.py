@@ -10,9 +10,13 @@ from typing import Any
 import pytest
 import time_machine
 
+import agentloupe as loupe
 from agentloupe.exporters.loupe_file import LoupeFileExporter
+from agentloupe.ports import ambient
 from agentloupe.store import open_url
+from agentloupe.store.memory import MemoryStore
 from agentloupe.verbs.replaying import replay
+from agentloupe.verbs.sessions import RecordOpener
 from tests.cases.rec import Rec, load_agent
 
 MARCH = "2026-03-02T08:00:00Z"
@@ -72,3 +76,20 @@ def test_looking_at_it_and_exporting_it_change_nothing(case: Path, workdir: Path
     assert replay(store.recording(run_id), lambda: module.main(Rec(), "boundary")) == first
     assert replay(workdir / "x.loupe", lambda: module.main(Rec(), "boundary")) == first
     store.close()
+
+
+def test_seeded_draws_past_the_boundary_stay_in_step_with_those_that_are_answered() -> None:
+    def program() -> list[Any]:
+        random.seed(7)
+        drawn: list[Any] = [random.random(), loupe.random(), random.random(), loupe.rng.choice("abcd")]
+        drawn += [random.randint(1, 10**9), loupe.rng.sample(range(9), 3), random.random()]
+        things = [1, 2, 3]
+        loupe.rng.shuffle(things)
+        return [*drawn, things, loupe.rng.gauss(), loupe.rng.uniform(0, 1), random.random()]
+
+    store = MemoryStore()
+    opener = RecordOpener(store)
+    with ambient.opening_with(opener):
+        loupe.agent(program)()
+    report = replay(store.recording(opener.sessions[0].run_id), program)
+    assert report.passed, report.text()

@@ -125,7 +125,8 @@ def _near(models: list[int], step: int) -> str:
         return "it has no model step"
     before = [idx for idx in models if idx < step]
     after = [idx for idx in models if idx > step]
-    return f"the nearest are {', '.join(map(str, [*before[-1:], *after[:1]]))}"
+    near = [*before[-1:], *after[:1]]
+    return f"the nearest {'is' if len(near) == 1 else 'are'} {', '.join(map(str, near))}"
 
 
 def _request(recording: Recording, call: RecordedCall, where: str) -> dict[str, Json]:

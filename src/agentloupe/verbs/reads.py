@@ -41,6 +41,20 @@ def _read(kind: Kind, name: str, perform: Callable[[], T], arguments: Json = Non
     return ambient.call(call, perform)
 
 
+def _drawn(name: str, draw: Callable[[], T], arguments: Json = None) -> T:
+    """A draw from the program's own stream of chance. One that is answered moves it on as well, for draws that Loupe does not see."""
+    drawn: list[bool] = []
+
+    def perform() -> T:
+        drawn.append(True)
+        return draw()
+
+    value = _read("random", name, perform, arguments)
+    if not drawn:
+        draw()
+    return value
+
+
 def _call(kind: Kind, name: str, arguments: Json) -> Call:
     return Call(kind=kind, name=name, input=arguments, encode=_encode, decode=codecs.decode, cheap=True)
 
@@ -61,7 +75,7 @@ def now() -> datetime:
 
 def random() -> float:
     """A number in [0, 1) from the `random` module; recorded."""
-    return _read("random", "random", chance.random)
+    return _drawn("random", chance.random)
 
 
 def uuid4() -> uuid.UUID:
@@ -90,33 +104,31 @@ class Rng:
 
     def randint(self, low: int, high: int) -> int:
         """An integer from `low` to `high`, both included."""
-        return _read("random", "randint", lambda: chance.randint(low, high), [low, high])  # noqa: S311  # the program's
+        return _drawn("randint", lambda: chance.randint(low, high), [low, high])  # noqa: S311  # the program's
 
     def uniform(self, low: float, high: float) -> float:
         """A number between two."""
-        return _read("random", "uniform", lambda: chance.uniform(low, high), [low, high])  # noqa: S311  # the program's
+        return _drawn("uniform", lambda: chance.uniform(low, high), [low, high])  # noqa: S311  # the program's
 
     def gauss(self, mean: float = 0.0, deviation: float = 1.0) -> float:
         """A number from a normal distribution."""
-        return _read("random", "gauss", lambda: chance.gauss(mean, deviation), [mean, deviation])
+        return _drawn("gauss", lambda: chance.gauss(mean, deviation), [mean, deviation])
 
     def choice(self, things: Sequence[T]) -> T:
         """One of several. Raises `IndexError` when there are none."""
         if not things:
             raise IndexError("cannot choose from an empty sequence")
         # The draw that `random.choice` makes, so that a seed gives the same.
-        return things[_read("random", "choice", lambda: chance.randrange(len(things)), [len(things)])]  # noqa: S311  # see above
+        return things[_drawn("choice", lambda: chance.randrange(len(things)), [len(things)])]  # noqa: S311  # see above
 
     def sample(self, things: Sequence[T], count: int) -> list[T]:
         """Several of several, without repetition."""
         size = len(things)
-        return [
-            things[at] for at in _read("random", "sample", lambda: chance.sample(range(size), count), [size, count])
-        ]
+        return [things[at] for at in _drawn("sample", lambda: chance.sample(range(size), count), [size, count])]
 
     def shuffle(self, things: list[T]) -> None:
         """Puts a list into a new order, in place."""
-        order = _read("random", "shuffle", lambda: _shuffled(len(things)), [len(things)])
+        order = _drawn("shuffle", lambda: _shuffled(len(things)), [len(things)])
         things[:] = [things[at] for at in order]
 
 

@@ -27,6 +27,7 @@ __all__ = [
     "add_exact",
 ]
 
+_SHOWN = 20  # parts of a path that are told
 DEPTH = 200
 """Levels of a value that are recorded; what lies deeper is unrecordable (objects earlier, when the stack ends first)."""
 
@@ -162,7 +163,7 @@ class Encoder:
         if id(value) in self._open:
             return self._circle(value, path, depth)
         if depth >= DEPTH:
-            return self.lose(value, path)
+            return self.lose(value, path, f" below {DEPTH} levels")
         self._open[id(value)] = depth + 1
         try:
             if kind is dict:
@@ -219,9 +220,9 @@ class Encoder:
             return self.lose(value, path)
         return {codec.tag: codec.write(value, Inner(self, path, depth))}
 
-    def lose(self, value: object, path: Path) -> Json:
+    def lose(self, value: object, path: Path, why: str = "") -> Json:
         """What stands for a value that cannot be recorded; it is listed."""
-        lost = Lost(_path_text(path), type_name(type(value)))
+        lost = Lost(_path_text(path), type_name(type(value)) + why)
         self.lost.append(lost)
         return {"$unrecordable": {"type": lost.type, "path": lost.path}}
 
@@ -243,7 +244,10 @@ def _path_text(path: Path) -> str:
         parts.append(
             f"[{key}]" if isinstance(key, int) else f".{key}" if type(key) is str else f"[{type(key).__name__}]"
         )
-    return "$" + "".join(reversed(parts))
+    parts.reverse()
+    if len(parts) > _SHOWN:
+        parts[_SHOWN // 2 : -_SHOWN // 2] = [f"…({len(parts) - _SHOWN} more)…"]
+    return "$" + "".join(parts)
 
 
 # --- back -------------------------------------------------------------------------------------------------------------
