@@ -201,10 +201,10 @@ class Recorder:
             if call.effect == "write" and self._refuse_writes:
                 raise EffectRefused(f"run {self.run_id} has ended: write effect {call.name!r} cannot be recorded")
             return Perform()
-        call = self._named(call)
         turn = _Turn(where, call) if inner_calls is None else _TurnAgain(where, call, inner_calls)
         perform = Perform(token=turn)
         try:
+            turn.call = self._named(call)
             self._open(turn, perform)
         except (EffectRefused, Unrecordable):
             raise
@@ -676,10 +676,17 @@ class Recorder:
         """One warning a topic and run. By `logging`, since a warning may be an error to the program."""
         if topic not in self._said:
             self._said.add(topic)
-            _log.warning(scrub_text(text, self.rules))
+            _log.warning(self._harmless(text))
             if fault is not None and _log.isEnabledFor(logging.DEBUG):
                 told = "".join(traceback.format_exception(fault))
-                _log.debug("the fault: %s", scrub_text(told, self.rules))
+                _log.debug("the fault: %s", self._harmless(told))
+
+    def _harmless(self, text: str) -> str:
+        """A text without secrets; where that fails, none of it."""
+        try:
+            return scrub_text(text, self.rules)
+        except Exception as fault:  # noqa: BLE001  # see _trouble
+            return f"run {self.run_id} is not recorded whole: secret removal failed ({error_name(fault)}); the agent goes on"
 
 
 def _took(turn: _Turn, perform: Perform) -> float:

@@ -95,8 +95,8 @@ class Flusher:
         for writer in writers:
             try:
                 writer.flush()
-            except LoupeError:
-                failed.append(writer)  # the next append of its owner tries again, and tells
+            except Exception:  # noqa: BLE001  # whatever it is, the next append of its owner tries again, and tells
+                failed.append(writer)
         with self._lock:
             self._waiting.update(failed)
         return not failed

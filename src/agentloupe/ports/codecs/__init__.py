@@ -57,8 +57,12 @@ def encode(value: object) -> Encoded:
     kind = type(value)
     if kind in LEAVES or (kind is float and isfinite(cast("float", value))):
         return Encoded(cast("Json", value), ())
-    walk = Encoder()
-    wire = walk.value(value)
+    try:
+        walk = Encoder()
+        wire = walk.value(value)
+    except Exception:  # noqa: BLE001  # a fault of a codec is not the agent's
+        lost = Lost("$", type_name(kind))
+        return Encoded({"$unrecordable": lost._asdict()}, (lost,))
     return Encoded(wire, tuple(walk.lost))
 
 

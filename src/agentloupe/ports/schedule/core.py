@@ -24,6 +24,7 @@ from contextlib import suppress
 from itertools import count
 from typing import Any, Final
 
+from agentloupe.ports.schedule.faults import survives
 from agentloupe.ports.schedule.lanes import Lane
 from agentloupe.ports.schedule.order import Order, Turn
 from agentloupe.ports.schedule.parts import STUCK_AFTER, Coming, Item, Keeper, Mark, Mode, Strand
@@ -129,6 +130,7 @@ class Schedule:
         """Inputs of the order that were not handed over."""
         return self.order.left()
 
+    @survives
     def started(self, name: str) -> None:
         """A call that is answered from the order has started, or a lane has ended."""
         self.moved = time.monotonic()
@@ -184,6 +186,7 @@ class Schedule:
 
     # --- handing over -------------------------------------------------------------------------------------------------
 
+    @survives
     def add(self, item: Item) -> None:
         """An input is here."""
         item.since = self.moved = time.monotonic()
@@ -193,6 +196,7 @@ class Schedule:
         else:
             self.pump()
 
+    @survives
     def due(self, item: Item) -> None:
         """A timer is due: it is an input, if the order does not stand against it."""
         if self.follows and not self.closed and self._signal is None:
@@ -215,12 +219,14 @@ class Schedule:
             return True
         return False
 
+    @survives
     def withdraw(self, id: str) -> bool:
         """The program does not wait for an input any more; whether that was so before it was handed over."""
         with self.lock:
             self._told.discard(id)
             return self.items.pop(id, None) is not None
 
+    @survives
     def pump(self, loop: Any = None, *, forced: bool = False) -> bool:
         """Hands over one input if the program is quiet; whether it did. `loop`: the one that asks, in its own thread."""
         if self.closed or self._signal is not None or not (self.items or self.spare):
@@ -245,6 +251,7 @@ class Schedule:
         self._hand_over(item)
         return True
 
+    @survives
     def complain(self) -> None:
         """Tells of a timer that was cancelled. Never with the lock: whoever is told may wait for somebody who waits for it."""
         if self._gone is not None and self.keeper is not None and not self._complained and not _owned(self.lock):
@@ -258,11 +265,13 @@ class Schedule:
             return False
         return self.holder is None or (loop is not None and self.idle.get(loop) is None)
 
+    @survives
     def tells(self, id: str) -> None:
         """The end of a call is told before its turn: whoever is handed over before it must not come behind it on the tape."""
         with self.lock:
             self._told.add(id)
 
+    @survives
     def leave_waiting(self) -> None:
         """What was told and is not handed over yet has its turn later, if at all; said of each call once."""
         with self.lock:
@@ -291,6 +300,7 @@ class Schedule:
 
     # --- calls of threads ---------------------------------------------------------------------------------------------
 
+    @survives
     def begin(self, lane: Lane) -> None:
         """This thread runs the program from here on, if it does not do so already."""
         if self._serial not in _threads.strands and not self.closed:
@@ -298,12 +308,14 @@ class Schedule:
             self.enter(strand)
             self.holder, self.since = strand, time.monotonic()
 
+    @survives
     def enter(self, strand: Strand) -> None:
         """This thread is that strand."""
         strand.here()
         _threads.strands[self._serial] = strand
         self.strands.add(strand)
 
+    @survives
     def leave(self, strand: Strand) -> None:
         """The strand has ended in this thread."""
         _threads.strands.pop(self._serial, None)
@@ -318,11 +330,13 @@ class Schedule:
         """Whether the turn of a call of a thread may not come at once."""
         return len(self.strands) > 1 or self.follows
 
+    @survives
     def away(self) -> None:
         """This thread leaves the program for a while, to perform a call."""
         if self.baton and (strand := self.strand()) is not None:
             self.park(strand)
 
+    @survives
     def back(self) -> None:
         """This thread comes back by itself: what it waited for is a piece of an input, and has no turn of its own."""
         strand = self.strand() if self.baton and not self.closed else None
@@ -335,6 +349,7 @@ class Schedule:
             strand.turn.acquire()
         self.check()
 
+    @survives
     def turn(self, id: str) -> None:
         """Waits for the turn of a call that this thread has made and that is done.
 
@@ -396,6 +411,7 @@ class Schedule:
         """Whether threads of the program are to pass a baton."""
         return self.mode == "exact" and not self.closed
 
+    @survives
     def take_baton(self, strand: Strand) -> None:
         """A second strand is about to be there: from here on they pass the baton, and this one has it first."""
         with self.lock:
@@ -409,17 +425,20 @@ class Schedule:
 
         watch(self)
 
+    @survives
     def take_baton_here(self) -> None:
         """The same for the strand that this thread is."""
         if not self.baton and (strand := self.strand()) is not None:
             self.take_baton(strand)
 
+    @survives
     def join_in(self, strand: Strand) -> None:
         """A new strand is there; it runs when it is its turn."""
         with self.lock:
             self.strands.add(strand)
             self.wake(strand)
 
+    @survives
     def rest(self, strand: Strand) -> None:
         """Waits until the strand has the baton, for which it is in the queue already."""
         strand.blocked = True
@@ -427,6 +446,7 @@ class Schedule:
             self._wait(strand, None)
         strand.blocked = strand.lost = False
 
+    @survives
     def block(self, strand: Strand, item: Item | None = None, timeout: float | None = None) -> None:
         """Waits until something wakes the strand and it has the baton, or until the run is over.
 
@@ -477,17 +497,20 @@ class Schedule:
         if self.baton:
             self.mark("guess", {"why": "a thread was interrupted while it waited"})
 
+    @survives
     def yields(self, strand: Strand) -> None:
         """The others come first, if there are any."""
         if self.baton:
             self.queue(strand)
             self.block(strand)
 
+    @survives
     def queue(self, strand: Strand) -> None:
         """The strand has its place; it runs when the baton comes to it."""
         with self.lock:
             self.runq.append(strand)
 
+    @survives
     def wake(self, strand: Strand) -> None:
         """The strand can go on, when it is its turn."""
         with self.lock:
@@ -498,6 +521,7 @@ class Schedule:
             self.runq.append(strand)
             self.grant()
 
+    @survives
     def call(self, loop: Any) -> None:
         """A thread of the run has put something into a loop: its place in the queue is fixed now. The lock is held."""
         strand = self.idle.pop(loop, None)
@@ -505,6 +529,7 @@ class Schedule:
             strand.called = True
             self.wake(strand)
 
+    @survives
     def come(self, strand: Strand) -> None:
         """A loop that was called waits until it is its turn."""
         if strand.called:
@@ -519,6 +544,7 @@ class Schedule:
             self.grant()
             self.pump()
 
+    @survives
     def park(self, strand: Strand) -> None:
         """The strand is about to block: the next one runs; if there is none, the program is quiet."""
         with self.lock:
@@ -527,12 +553,14 @@ class Schedule:
             self.grant()
             self.pump()
 
+    @survives
     def regain(self, strand: Strand) -> None:
         """A strand that lost the baton by a guess takes its place in the queue again."""
         if strand.lost and self._signal is None:
             self.wake(strand)
             self.rest(strand)
 
+    @survives
     def regain_here(self) -> None:
         """The same for the strand that this thread is."""
         if self.baton and (strand := self.strand()) is not None:
@@ -540,6 +568,7 @@ class Schedule:
 
     # --- what is not proven, and what is over --------------------------------------------------------------------------
 
+    @survives
     def mark(self, mark: Mark, facts: Attrs) -> None:
         """The order is not proven from here on, and why."""
         with self.lock:
@@ -590,12 +619,11 @@ class Schedule:
         if self.closed:
             return
         self.closed = True
-        if self.live or self._signal is not None:
-            self._flush()
-        self._release()
+        last = [self._flush] if self.live or self._signal is not None else []
+        for step in (*last, self._release, *self.at_close):
+            with suppress(Exception):  # each of them, whatever became of the others
+                step()
         _threads.strands.pop(self._serial, None)
-        for forget in self.at_close:
-            forget()
         self.at_close.clear()
 
     def abandon(self) -> None:

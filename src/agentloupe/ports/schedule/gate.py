@@ -15,6 +15,7 @@ from contextvars import Context
 from typing import Any, Final
 
 from agentloupe.ports.schedule.core import PATIENCE, Schedule, Strand, nudge
+from agentloupe.ports.schedule.faults import given_up
 from agentloupe.ports.schedule.lanes import Lane
 from agentloupe.ports.surroundings import Home, Surroundings, of_context
 
@@ -76,19 +77,36 @@ class Gate:
         """Hands over what may be handed over; then sleeps like the real one."""
         if not self.seats and not self.new:
             return self._select(timeout)
+        self._survives(self._hand_over)
+        found = self._select(0) if self.loop._ready else self._sleep(timeout)
+        self._survives(self._come)
+        return found
+
+    def _hand_over(self) -> None:
         self._sit_down()
         self._come()
         if any(one.items or one.spare or one.baton or one.follows for one in self.seats):
             self._look()
-        found = self._select(0) if self.loop._ready else self._sleep(timeout)
-        self._come()
-        return found
+
+    def _survives(self, step: Callable[[], None]) -> None:
+        """A fault of the gate is not the loop's: runs that are recorded go on without it."""
+        try:
+            step()
+        except Exception as fault:
+            if [one for one in (*self.seats, *self.new) if not given_up(one, fault)]:
+                raise
+            self.seats.clear()
+            self.new.clear()
+            self._let_go()
 
     def _come(self) -> None:
         """Others have put something into this loop: it is done when the baton has come."""
         for schedule, seat in self.seats.items():
             schedule.regain(seat.strand)
             schedule.come(seat.strand)
+        self._let_go()
+
+    def _let_go(self) -> None:
         while self._inbox:
             self.loop._ready.append(self._inbox.popleft())
 
