@@ -129,7 +129,7 @@ def loop() -> Any:
 def pool() -> Any:
     """A pool smaller than its work, plain threads around a queue, a lock, and waits that run out."""
     told: queue.Queue[Any] = queue.Queue()
-    lock, seen = threading.Lock(), list[Any]()
+    lock, hold, seen = threading.Lock(), threading.Event(), list[Any]()
 
     def work(who: Any) -> Any:
         with lock:
@@ -144,7 +144,8 @@ def pool() -> Any:
         done = list(executor.map(work, range(5)))
         halfway()
         broken = executor.submit(look, "nothing").exception()
-        late = futures.wait([executor.submit(time.sleep, 0.1)], timeout=0.005)
+        late = futures.wait([executor.submit(hold.wait)], timeout=0.005)
+        hold.set()
     thread = threading.Thread(target=consume)
     thread.start()
     for one in ("a", "b", None):
