@@ -155,6 +155,10 @@ class Comparison:
         `rows` name steps by their `idx`; `first` is `{row, left_idx, right_idx}`; `counts` has `unchanged`, `changed`, `added`
         (only right), `removed` (only left) and each status; costs are exact decimal text.
         """
+        return {**self.head_json(), "rows": [row.as_json() for row in self.rows]}
+
+    def head_json(self) -> dict[str, Json]:
+        """The same without the rows."""
         at = self.first_at()
         statuses: tuple[RowStatus, ...] = get_args(RowStatus)
         counts: dict[str, Json] = {status: self.count(status) for status in statuses}
@@ -170,7 +174,6 @@ class Comparison:
             "counts": counts,
             "deltas": {name: delta.as_json() for name, delta in self.deltas.items()},
             "answers": {"left": self.answers[0], "right": self.answers[1]},
-            "rows": [row.as_json() for row in self.rows],
         }
 
 

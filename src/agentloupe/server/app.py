@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,22 @@ from agentloupe.server import errors
 from agentloupe.server.auth import Guard
 from agentloupe.server.context import Context
 from agentloupe.server.limits import Limits
-from agentloupe.server.routes import about, evidence, runs, step, steps, transcript
+from agentloupe.server.metrics import Measured
+from agentloupe.server.routes import (
+    about,
+    compare,
+    evidence,
+    exchange,
+    page,
+    runs,
+    step,
+    steps,
+    stream,
+    transcript,
+)
+from agentloupe.server.routes import (
+    settings as settings_routes,
+)
 from agentloupe.server.schemas.common import ERRORS
 
 __all__ = ["PAGE", "make_app"]
@@ -23,10 +39,29 @@ __all__ = ["PAGE", "make_app"]
 PAGE = Path(__file__).parent / "page"
 """Where the built page lies, if it was built."""
 
-_ROUTERS = (about.router, runs.router, steps.router, step.router, transcript.router, evidence.router)
+_ROUTERS = (
+    about.router,
+    runs.router,
+    steps.router,
+    step.router,
+    transcript.router,
+    evidence.router,
+    compare.router,
+    exchange.router,
+    stream.router,
+    settings_routes.router,
+    page.router,  # the last one: it answers to every other address
+)
 
 
-def make_app(store: Store, settings: Settings, *, token: str | None, cookie: str = "loupe_token") -> FastAPI:
+def make_app(
+    store: Store,
+    settings: Settings,
+    *,
+    token: str | None,
+    cookie: str = "loupe_token",
+    names: Iterable[str] = (),
+) -> FastAPI:
     """The application over a store.
 
     Args:
@@ -34,7 +69,10 @@ def make_app(store: Store, settings: Settings, *, token: str | None, cookie: str
         settings: of the project.
         token: what a request must show; `None`: nothing.
         cookie: the name of the cookie that keeps the token.
+        names: names that it is reached by, beside those of this machine and of the settings.
     """
+    context = Context(store, settings, PAGE if (PAGE / "index.html").is_file() else None)
+    hosts = frozenset(name.lower() for name in (*settings.server.hosts, *names))
     app = FastAPI(
         title="Agent Loupe",
         version=__version__,
@@ -45,11 +83,12 @@ def make_app(store: Store, settings: Settings, *, token: str | None, cookie: str
         responses=ERRORS,
         generate_unique_id_function=lambda route: route.name,
         middleware=[
-            Middleware(Guard, token=token, hosts=frozenset(settings.server.hosts), cookie=cookie),
+            Middleware(Guard, token=token, hosts=hosts, cookie=cookie),
             Middleware(Limits, settings=settings.server),
+            Middleware(Measured, metrics=context.metrics),
         ],
     )
-    app.state.context = Context(store, settings, PAGE if (PAGE / "index.html").is_file() else None)
+    app.state.context = context
     errors.install(app)
     for router in _ROUTERS:
         app.include_router(router)

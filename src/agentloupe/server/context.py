@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
@@ -9,13 +10,16 @@ from typing import Annotated
 from fastapi import Depends, Query, Request
 from fastapi import Path as Path_
 
+from agentloupe.engine.compare import Comparison
 from agentloupe.ports.protocols import Store
 from agentloupe.ports.settings import Settings
+from agentloupe.server.metrics import Metrics
 from agentloupe.server.reading import Kept, Reader
 
 __all__ = ["Context", "First", "Here", "Idx", "RunId"]
 
 _VERDICTS = 10_000
+_ROWS = 100_000
 
 
 @dataclass(slots=True)
@@ -27,6 +31,9 @@ class Context:
         settings: of the project.
         page: the folder of the built page, if there is one.
         verdicts: of runs that were verified: whether the evidence is whole.
+        comparisons: the last ones, by both ids.
+        metrics: of requests.
+        closing: set when the server is told to stop.
     """
 
     store: Store
@@ -34,6 +41,9 @@ class Context:
     page: Path | None = None
     reader: Reader = field(init=False)
     verdicts: Kept[bool] = field(default_factory=lambda: Kept[bool](_VERDICTS))
+    comparisons: Kept[Comparison] = field(default_factory=lambda: Kept[Comparison](_ROWS))
+    metrics: Metrics = field(default_factory=Metrics)
+    closing: threading.Event = field(default_factory=threading.Event)
 
     def __post_init__(self) -> None:
         self.reader = Reader(self.store)

@@ -14,6 +14,7 @@ from typing import Generic, TypeVar
 
 from agentloupe.engine.costs import price_run
 from agentloupe.engine.views.flags import Flags, flags_of
+from agentloupe.engine.views.layout import Unit, level_of, units_of
 from agentloupe.engine.views.outline import Outline
 from agentloupe.ports.protocols import Store
 from agentloupe.ports.recording import Recording
@@ -27,6 +28,7 @@ __all__ = ["Kept", "Opened", "Reader"]
 _NO_FLAGS = Flags(frozenset(), frozenset())
 _ROWS = 20_000
 _STEPS = 200_000
+_LAYOUTS = 8
 V = TypeVar("V")
 
 
@@ -74,6 +76,9 @@ class Opened:
     outline: Outline
     _store: Store
     _flags: Flags | None = None
+    _layouts: dict[tuple[int | None, bool], tuple[list[Step], list[Unit]]] = field(
+        default_factory=dict[tuple[int | None, bool], tuple[list[Step], list[Unit]]]
+    )
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def step(self, idx: int) -> Step:
@@ -86,6 +91,17 @@ class Opened:
     def bodies(self) -> Recording:
         """The way to the run's bodies, without its events."""
         return Recording(self.run.id, (), self._store.get, f"run {self.run.id}")
+
+    def layout(self, inside: int | None, *, fold_kept: bool) -> tuple[list[Step], list[Unit]]:
+        """The steps of a level and its cards, see `engine.views.layout`; the last few are kept."""
+        found = self._layouts.get((inside, fold_kept))
+        if found is None:
+            level = level_of(self.steps, inside)
+            found = level, units_of(level, fold_kept=fold_kept)
+            if len(self._layouts) >= _LAYOUTS:
+                self._layouts.clear()
+            self._layouts[inside, fold_kept] = found
+        return found
 
     def before(self, step: Step) -> Step | None:
         """The model step before this step in the same agent."""

@@ -20,7 +20,7 @@ __all__ = ["router"]
 
 router = APIRouter(tags=["about"])
 
-_FEATURES = ("import",)
+_FEATURES = ("compare", "export", "import", "streams")
 
 
 @router.get("/healthz", response_model=Health)

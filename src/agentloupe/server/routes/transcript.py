@@ -10,7 +10,7 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from agentloupe.engine.views.layout import Unit, level_of, units_of
+from agentloupe.engine.views.layout import Unit
 from agentloupe.engine.views.minimap import columns_of
 from agentloupe.engine.views.search import Hit, found_in
 from agentloupe.engine.views.transcript import Transcript
@@ -42,8 +42,7 @@ def transcript(
     opened = here.reader.open(run_id)
     if inside is not None:
         opened.step(inside)
-    level = level_of(opened.steps, inside)
-    units = units_of(level, fold_kept=fold_kept)
+    level, units = opened.layout(inside, fold_kept=fold_kept)
     if around is not None:
         first = max(_card_of(units, around) - limit // 2, 0)
     chosen = list(enumerate(units))[first : first + limit]

@@ -1,0 +1,57 @@
+"""`agentloupe serve`: the page, and the API beneath it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from agentloupe.cli.common import Database, Debug, opened
+from agentloupe.cli.output import Output
+from agentloupe.ports import ambient
+from agentloupe.ports.settings import load
+from agentloupe.words.errors import LoupeError
+
+_TOKEN_BYTES = 24
+
+
+def command(
+    host: Annotated[str, typer.Option(help="Address to listen at.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen at; 0 takes any free one.")] = 8321,
+    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page.")] = True,
+    token: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", help="What a request must show. Default: a new random one.", show_default=False),
+    ] = None,
+    db: Database = None,
+    debug: Debug = False,
+) -> None:
+    """Serve the page on this machine, at an address that holds a token; nobody else gets in.
+
+    Example: agentloupe serve
+    """
+    try:
+        from agentloupe.server.run import serve
+    except ModuleNotFoundError as missing:
+        raise LoupeError(
+            f"the server needs the package {missing.name}",
+            hint="pip install 'agent-loupe[server]'",
+            reason="no_server",
+        ) from missing
+    out = Output()
+
+    def ready(address: str) -> None:
+        out.line(f"Agent Loupe is at {address}")
+        out.line("Ctrl-C stops it")
+        if browser:
+            _show(address)
+
+    with opened(db, create=True) as store:
+        serve(store, load(), host=host, port=port, token=token or ambient.random_hex(_TOKEN_BYTES * 2), ready=ready)
+
+
+def _show(address: str) -> None:
+    """Opens the page where there is a browser; whether there is one is not worth a failure."""
+    import webbrowser
+
+    webbrowser.open_new_tab(address)
