@@ -1,0 +1,94 @@
+"""A page of the list of 1,000,000 runs, as the store gives it: newest first, and by what lists filter by.
+
+The runs are copies of one that was recorded: their rows in the list, without events, since recording as many takes hours.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from contextlib import closing
+
+from agentloupe.store.queries import Facet
+from agentloupe.store.sqlite import SqliteStore
+from agentloupe.words.run import Run, RunFilter
+from bench.agents import model_and_tool, recorded
+from bench.context import Context
+from bench.figures import Figure, Found
+
+_RUNS = 1_000_000
+_PAGE = 50
+_TARGET_MS = 100.0
+
+_COPY_RUNS = """
+WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < :count)
+INSERT INTO runs(id, last_sequence, head, epoch, status, started_at, row)
+SELECT printf('copy-%08d', i), last_sequence, head, epoch, CASE i % 10 WHEN 0 THEN 'error' ELSE 'ok' END,
+       strftime('%Y-%m-%dT%H:%M:%fZ', 1700000000 + i, 'unixepoch'), row
+FROM n JOIN runs ON runs.id = :run
+"""
+_COPY_FACETS = "INSERT INTO facets SELECT :kind, {value}, started_at, rid FROM runs WHERE id GLOB 'copy-*'"
+_VALUES = {
+    Facet.STATUS: "status",
+    Facet.AGENT: "'agent-' || (rid / 10 % 20)",
+    Facet.TAG: "'tag-' || (rid % 211)",
+    Facet.TOOL: "'look_up'",
+}
+_LISTS = {
+    "newest first": RunFilter(limit=_PAGE),
+    "of one status": RunFilter(limit=_PAGE, status="error"),
+    "of one agent and status": RunFilter(limit=_PAGE, status="error", agent="agent-10"),
+    "of one agent and a status that it never had": RunFilter(limit=_PAGE, status="cancelled", agent="agent-10"),
+    "of one tag and tool": RunFilter(limit=_PAGE, tag="tag-7", tool="look_up"),
+    "of one agent, within an hour": RunFilter(
+        limit=_PAGE, agent="agent-10", since="2023-11-14T23:00:00.000Z", until="2023-11-15T00:00:00.000Z"
+    ),
+    "of one status, after 10,000 others": RunFilter(limit=_PAGE, status="ok", offset=10_000),
+}
+
+
+def _filled(context: Context, count: int) -> SqliteStore:
+    context.say(f"making {count:,} rows")
+    store = context.store("listing")
+    run = recorded(store, model_and_tool, 20)
+    assert store.run(run) is not None
+    with closing(sqlite3.connect(store.path)) as conn:
+        conn.execute(_COPY_RUNS, {"count": count, "run": run})
+        for kind, value in _VALUES.items():
+            conn.execute(_COPY_FACETS.format(value=value), {"kind": int(kind)})
+        conn.commit()
+        conn.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    return store
+
+
+def measure(context: Context) -> Found:
+    """Of each list the page that 19 of 20 are no slower than, then how many there are."""
+    count = context.size(_RUNS, 2000)
+    store = _filled(context, count)
+    found = Found()
+    for name, wanted in _LISTS.items():
+        times: list[float] = []
+        page: list[Run] = []
+        for _ in range(context.turns(40)):
+            began = time.process_time()
+            page = store.runs(wanted)
+            times.append(time.process_time() - began)
+        assert len(page) == (0 if wanted.status == "cancelled" else _PAGE) or count < _RUNS
+        times.sort()
+        found.figures.append(
+            Figure(
+                row="listing",
+                name=f"{_PAGE} of {count:,} runs, {name}",
+                unit="ms",
+                measured=times[int(len(times) * 0.95)] * 1e3,
+                median=times[len(times) // 2] * 1e3,
+                target=_TARGET_MS,
+            )
+        )
+    began = time.process_time()
+    total = store.count(RunFilter(status="ok"))
+    counted = (time.process_time() - began) * 1e3
+    found.figures.append(
+        Figure(row="listing", name=f"counting those of one status: {total:,}", unit="ms", measured=counted)
+    )
+    return found
