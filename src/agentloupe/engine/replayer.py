@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final, NoReturn, cast, get_args
 
 from agentloupe import __version__
@@ -23,7 +24,7 @@ from agentloupe.engine.privacy import by_name, by_position, named
 from agentloupe.engine.proof import unproven
 from agentloupe.engine.recorder import status_of
 from agentloupe.engine.report import LEVELS, Divergence, DivergenceKind, Level, ReplayReport, Side, Verdict
-from agentloupe.engine.serving import Bodies, LaneCursor
+from agentloupe.engine.serving import Bodies, LaneCursor, cursor_of
 from agentloupe.engine.tape import PATCHED, RecordedCall, Tape, outer_of
 from agentloupe.ports import codecs
 from agentloupe.ports.ambient import Caller, HasPlace, Place, caller, place
@@ -172,7 +173,7 @@ class Replayer:
             if call.kind == "check" and call.name.startswith(PATCHED):
                 return Serve(any(recorded.mark for recorded in self.tape.with_key(key)))
             lane = self._lane(where.lane)
-            recorded = lane.next()
+            recorded = lane.found(key, self._key)
             self._keep_limit(lane, (call, where), recorded)
             agrees = recorded is not None and (
                 self._agree(recorded, call, key) or self._overridden(recorded, call, given)
@@ -395,8 +396,8 @@ class Replayer:
     def _lane(self, path: str) -> LaneCursor:
         lane = self._lanes.get(path)
         if lane is None:
-            calls = [call for call in self.tape.lane(path) if not call.inner and not call.mark]
-            lane = self._lanes[path] = LaneCursor(calls)
+            ambiguous = partial(self.schedule.mark, "ambiguous", {})
+            lane = self._lanes[path] = cursor_of(self.tape, path, ambiguous)
         return lane
 
     def _agree(self, recorded: RecordedCall, call: Call, key: str) -> bool:

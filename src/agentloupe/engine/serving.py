@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from agentloupe.engine.tape import RecordedCall
+from agentloupe.engine.tape import RecordedCall, Tape
 from agentloupe.ports.pack import MARKS, unpack
 from agentloupe.ports.recording import Recording
 from agentloupe.words.canonical import Json, digest_bytes, loads
 from agentloupe.words.errors import Corrupt
 
-__all__ = ["Bodies", "LaneCursor"]
+__all__ = ["Bodies", "LaneCursor", "cursor_of"]
 
 _BATCH: Final = 256
 _MARKS: Final = tuple(b'{"%s":' % mark.encode() for mark in MARKS)
@@ -88,6 +88,11 @@ class LaneCursor:
             self.at += 1
         return self.calls[self.at] if self.at < len(self.calls) else None
 
+    def found(self, key: str, key_of_call: Callable[[RecordedCall], str]) -> RecordedCall | None:
+        """The call that a program of this lane makes next; `key` is that of the call which it makes."""
+        del key, key_of_call
+        return self.next()
+
     def take(self, call: RecordedCall) -> None:
         """A call was answered, or left out on purpose."""
         if self.at < len(self.calls) and self.calls[self.at] is call:
@@ -109,3 +114,38 @@ class LaneCursor:
             (self.calls[i] for i in self.keys.get(key, ()) if i > self.at and i not in self.taken),
             None,
         )
+
+
+class _LooseCursor(LaneCursor):
+    """A lane with calls that had no place of their own: those are found by what they are, whenever they come.
+
+    Args:
+        placeless: their ids.
+        ambiguous: is told when one of several equal calls with different results is given away, in recorded order.
+    """
+
+    __slots__ = ("_ambiguous", "_placeless")
+
+    def __init__(self, calls: Sequence[RecordedCall], placeless: frozenset[str], ambiguous: Callable[[], None]) -> None:
+        super().__init__(calls)
+        self._placeless = placeless
+        self._ambiguous = ambiguous
+
+    def found(self, key: str, key_of_call: Callable[[RecordedCall], str]) -> RecordedCall | None:
+        """The next call with a place, if it is that; else the first without one that is."""
+        left = self.left()
+        placed = next((call for call in left if call.call_id not in self._placeless), None)
+        loose = [call for call in left if call.call_id in self._placeless and key_of_call(call) == key]
+        if placed is not None and key_of_call(placed) == key and (not loose or placed.first_seq < loose[0].first_seq):
+            return placed
+        if len({(call.status, call.output_digest) for call in loose}) > 1:
+            self._ambiguous()
+        return loose[0] if loose else placed or self.next()
+
+
+def cursor_of(tape: Tape, path: str, ambiguous: Callable[[], None]) -> LaneCursor:
+    """The calls of a lane that a program makes itself."""
+    calls = [call for call in tape.lane(path) if not call.inner and not call.mark]
+    if tape.placeless.isdisjoint(call.call_id for call in calls):
+        return LaneCursor(calls)
+    return _LooseCursor(calls, tape.placeless, ambiguous)

@@ -148,6 +148,7 @@ class Tape:
         self._by_id = {call.call_id: call for call in calls}
         self._by_key: dict[str, list[RecordedCall]] | None = None
         self._order: tuple[Turn, ...] | None = None
+        self._placeless: frozenset[str] | None = None
 
     @property
     def mode(self) -> Mode:
@@ -162,6 +163,14 @@ class Tape:
         """Of the hashes of its tasks."""
         said = self.started.attrs.get("hash_salt")
         return said if isinstance(said, int) else 0
+
+    @property
+    def placeless(self) -> frozenset[str]:
+        """Calls of code that had no place of its own: which of a lane's they are, their arrival alone has told."""
+        if self._placeless is None:
+            marked = (event.attrs for event in self.recording.events if event.type == "schedule.marked")
+            self._placeless = frozenset(str(attrs.get("call")) for attrs in marked if attrs.get("mark") == "no_lane")
+        return self._placeless
 
     def turns(self, before: int | None = None) -> tuple[Turn, ...]:
         """What was handed to the program, in order; with `before`, only by events before that sequence."""

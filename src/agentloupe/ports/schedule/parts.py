@@ -16,9 +16,9 @@ __all__ = ["STUCK_AFTER", "Coming", "Item", "Keeper", "Mark", "Mode", "Strand"]
 Mode = Literal["exact", "no_baton", "off"]
 """`exact`; `no_baton`: threads run as they like, loops are gated; `off`: nothing is waited for."""
 
-Mark = Literal["tight", "guess", "no_lane"]
+Mark = Literal["tight", "guess", "no_lane", "ambiguous"]
 """Why an order is not proven: an input was handed over although the program was busy; a thread was taken to be stuck and
-others went on; code without a place of its own in the schedule."""
+others went on; code without a place of its own in the schedule; equal calls of such code with different results."""
 
 STUCK_AFTER: Final = 5.0
 """Seconds after which a replay that does not move is stopped."""
