@@ -1,5 +1,5 @@
-import { type QueryKey, useQueries } from '@tanstack/react-query';
-import { useCallback, useState } from 'react';
+import { hashKey, type QueryKey, useQueries } from '@tanstack/react-query';
+import { useCallback, useRef, useState } from 'react';
 import type { Page } from './types';
 
 export interface Pages<T> {
@@ -10,7 +10,6 @@ export interface Pages<T> {
   readonly again: () => void;
   /** Tell which items are in view; their pages are fetched. */
   readonly look: (first: number, last: number) => void;
-  readonly latest: Page<T> | undefined;
 }
 
 interface PagesOptions<T, P extends Page<T>> {
@@ -45,12 +44,16 @@ export function usePages<T, P extends Page<T> = Page<T>>({
     })),
   });
   const known = found.map(one => one.data);
+  // A list does not become empty while a page of it is on its way: its rows would jump to the top and back.
+  const latest = useRef<{ readonly of: string; readonly page: Page<T> }>(undefined);
+  const of = hashKey(key);
+  const page = known.find(one => one !== undefined) ?? (latest.current?.of === of ? latest.current.page : undefined);
+  if (page) latest.current = { of, page };
   return {
-    total: known.find(page => page !== undefined)?.total,
+    total: page?.total,
     at: index => known[Math.floor(index / size) - range[0]]?.items[index % size],
     error: found.find(one => one.error && !one.data)?.error ?? null,
     again: () => found.forEach(one => void one.refetch()),
     look,
-    latest: known.find(page => page !== undefined),
   };
 }

@@ -29,6 +29,25 @@ export type ContextPart = Schemas['ContextPart'];
 export type StepDiff = Schemas['StepDiff'];
 export type EventEnvelope = Schemas['EventEnvelope'];
 
+/** What the page shows of a step in a comparison; `line` says what was called and what came of it. */
+export type ComparedSide = Omit<Schemas['StepName'], 'kind' | 'source'> & {
+  readonly kind: StepHeader['kind'];
+  readonly source: StepHeader['source'];
+  readonly line?: string;
+};
+export type ComparedRow = Omit<Schemas['Row'], 'left' | 'right'> & {
+  readonly left: ComparedSide | null;
+  readonly right: ComparedSide | null;
+};
+export type ComparedHead = Schemas['Header'];
+export type ComparePage = Omit<Schemas['ComparePage'], 'items'> & { readonly items: readonly ComparedRow[] };
+export type Delta = Schemas['Delta'];
+export type Summary = Schemas['Summary'];
+export type SummaryRow = Schemas['SummaryRow'];
+export type Path = Schemas['Path'];
+export type Family = Schemas['Family'];
+export type FamilyRun = Schemas['FamilyRun'];
+
 /** A part of a list, and how long the list is. */
 export interface Page<T> {
   readonly items: readonly T[];

@@ -12,7 +12,11 @@ import { Catcher, Strip } from '../widgets/states';
 import { AllKeys } from './AllKeys';
 import { type Reader, type Theme, useReader } from './settings';
 
-const PLACES = [['/runs', 'nav.runs']] as const;
+const PLACES = [
+  ['/runs', 'nav.runs'],
+  ['/compare', 'nav.compare'],
+  ['/lineage', 'nav.lineage'],
+] as const;
 
 /** The frame of every page: top bar, what is wrong with the connection, the view, the foot. */
 export function Shell() {

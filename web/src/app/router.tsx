@@ -3,7 +3,7 @@ import { createRootRoute, createRoute, createRouter, Link, lazyRouteComponent, r
 import { ApiError } from '../api/client';
 import { parseSearch, searchText } from '../base/address';
 import { useWords } from '../base/words';
-import { runSearch, runsSearch } from '../model/addresses';
+import { compareSearch, lineageSearch, runSearch, runsSearch, summarySearch } from '../model/addresses';
 import { Failure } from '../widgets/states';
 import { Shell } from './Shell';
 
@@ -55,7 +55,26 @@ const run = createRoute({
   component: lazyRouteComponent(() => import('../views/run/RunPage'), 'RunPage'),
 });
 
-const tree = root.addChildren([home, runs, run]);
+const compare = createRoute({
+  getParentRoute: () => root,
+  path: '/compare',
+  validateSearch: compareSearch,
+  component: lazyRouteComponent(() => import('../views/compare/ComparePage'), 'ComparePage'),
+});
+const summary = createRoute({
+  getParentRoute: () => root,
+  path: '/summary',
+  validateSearch: summarySearch,
+  component: lazyRouteComponent(() => import('../views/summary/SummaryPage'), 'SummaryPage'),
+});
+const lineage = createRoute({
+  getParentRoute: () => root,
+  path: '/lineage',
+  validateSearch: lineageSearch,
+  component: lazyRouteComponent(() => import('../views/lineage/LineagePage'), 'LineagePage'),
+});
+
+const tree = root.addChildren([home, runs, run, compare, summary, lineage]);
 
 export const router = createRouter({
   routeTree: tree,

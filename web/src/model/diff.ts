@@ -40,3 +40,58 @@ export function shortened(words: readonly Word[], around = 160): readonly Word[]
     return [op, `${head} … ${tail}`] as const;
   });
 }
+
+const MANY = 3000;
+
+/** Two texts word by word; null where they are too long for it, or the same. */
+export function wordsApart(left: string, right: string): readonly Word[] | null {
+  const [ours, theirs] = [left, right].map(text => text.match(/\s+|[\p{L}\p{N}_]+|[^\s\p{L}\p{N}_]/gu) ?? []);
+  if (!ours || !theirs || left === right || ours.length * theirs.length > MANY * MANY) return null;
+  return joined(walk(ours, theirs, lengths(ours, theirs)));
+}
+
+/** Lengths of the longest common part from each pair of places on. */
+function lengths(ours: readonly string[], theirs: readonly string[]): readonly Uint16Array[] {
+  const table = Array.from({ length: ours.length + 1 }, () => new Uint16Array(theirs.length + 1));
+  for (let i = ours.length - 1; i >= 0; i--) {
+    const [row, below] = [table[i], table[i + 1]];
+    if (!row || !below) continue;
+    for (let j = theirs.length - 1; j >= 0; j--) {
+      row[j] = ours[i] === theirs[j] ? (below[j + 1] ?? 0) + 1 : Math.max(below[j] ?? 0, row[j + 1] ?? 0);
+    }
+  }
+  return table;
+}
+
+function walk(ours: readonly string[], theirs: readonly string[], table: readonly Uint16Array[]): readonly Word[] {
+  const found: Word[] = [];
+  let [i, j] = [0, 0];
+  while (i < ours.length || j < theirs.length) {
+    const [mine, other] = [ours[i], theirs[j]];
+    if (mine !== undefined && mine === other) {
+      found.push(['=', mine]);
+      i += 1;
+      j += 1;
+    } else if (mine !== undefined && (other === undefined || (table[i + 1]?.[j] ?? 0) >= (table[i]?.[j + 1] ?? 0))) {
+      found.push(['-', mine]);
+      i += 1;
+    } else if (other !== undefined) {
+      found.push(['+', other]);
+      j += 1;
+    }
+  }
+  return found;
+}
+
+/** Neighbours of one kind as one piece; between two changes removed words stand before added ones. */
+function joined(words: readonly Word[]): readonly Word[] {
+  const found: [Word[0], string][] = [];
+  for (const [op, text] of words) {
+    const last = found.at(-1);
+    const before = found.at(-2);
+    if (last?.[0] === op) last[1] += text;
+    else if (op === '-' && last?.[0] === '+' && before?.[0] === '-') before[1] += text;
+    else found.push([op, text]);
+  }
+  return found;
+}

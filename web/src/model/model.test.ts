@@ -1,5 +1,10 @@
 import { describe, expect, it } from 'vitest';
+import type { Card } from '../api/types';
 import { runSearch, runsSearch, summarySearch } from './addresses';
+import { cardFor, cutAbove, span as spanOf } from './cards';
+import { colourOf, slices } from './context';
+import { shortened, wordsApart } from './diff';
+import { columnAt, heights } from './minimap';
 import { barOf, marks, timeLine } from './waterfall';
 
 const span = (from: number, to: number | null) => ({
@@ -40,5 +45,98 @@ describe('addresses', () => {
   it('keep lists', () => {
     expect(runsSearch({ sel: 'a', agent: ['x', 'y'], q: '' })).toEqual({ sel: ['a'], agent: 'y' });
     expect(summarySearch({ run: ['a', 'b'] })).toEqual({ run: ['a', 'b'] });
+  });
+});
+
+describe('words apart', () => {
+  it('are those that only one side has', () => {
+    expect(wordsApart('refund the order.', 'refund only the boxes.')).toEqual([
+      ['=', 'refund '],
+      ['+', 'only '],
+      ['=', 'the '],
+      ['-', 'order'],
+      ['+', 'boxes'],
+      ['=', '.'],
+    ]);
+  });
+
+  it('give both texts back, in any script', () => {
+    const [left, right] = ['两地今天气温相差 12 度。', '两地今天气温相差 11.7 °C。'];
+    const words = wordsApart(left, right) ?? [];
+    const side = (op: string) => words.filter(([one]) => one === '=' || one === op).map(([, text]) => text);
+    expect(side('-').join('')).toBe(left);
+    expect(side('+').join('')).toBe(right);
+  });
+
+  it('are not looked for where there is nothing to find, or too much', () => {
+    expect(wordsApart('a', 'a')).toBeNull();
+    expect(wordsApart('a '.repeat(5000), 'b '.repeat(5000))).toBeNull();
+  });
+});
+
+describe('a long text', () => {
+  it('keeps what changed and the ends of what did not', () => {
+    const long = 'x'.repeat(1000);
+    const short = shortened(
+      [
+        ['=', long],
+        ['+', 'new'],
+        ['=', long],
+      ],
+      10,
+    );
+    expect(short[0]?.[1]).toBe(` … ${'x'.repeat(10)}`);
+    expect(short[1]).toEqual(['+', 'new']);
+    expect(short[2]?.[1]).toBe(`${'x'.repeat(10)} … `);
+  });
+});
+
+describe('cards', () => {
+  const model = { card: 'model', at: 1, step: 3, kept: false, calls: [{ step: 4 }, { step: null }] } as unknown as Card;
+  const group = { card: 'group', at: 2, step: 5, first: 5, last: 12, kept: false } as unknown as Card;
+  const question = { card: 'question', at: 0, step: 3, kept: true } as unknown as Card;
+
+  it('are found by the steps that they show', () => {
+    expect(cardFor([question, model, group], 4)).toBe(1);
+    expect(cardFor([question, model, group], 3)).toBe(1);
+    expect(cardFor([question, model, group], 9)).toBe(2);
+    expect(cardFor([question, undefined, group], 40)).toBe(2);
+    expect(cardFor([question], 0)).toBe(-1);
+  });
+
+  it('say where the prefix ends', () => {
+    expect(cutAbove(model, question)).toBe(true);
+    expect(cutAbove(group, model)).toBe(false);
+    expect(cutAbove(model, undefined)).toBe(false);
+    expect([spanOf(model), spanOf(group)]).toEqual([
+      [3, 4],
+      [5, 12],
+    ]);
+  });
+});
+
+describe('a context', () => {
+  it('joins parts by role and news, new ones last', () => {
+    const part = (role: string, fresh: boolean, tokens: number) => ({ role, new: fresh, tokens, share: tokens / 10 });
+    const found = slices([
+      part('tool', true, 1),
+      part('tool', false, 2),
+      part('system', false, 3),
+      part('tool', true, 4),
+    ]);
+    expect(found.map(slice => [slice.role, slice.new, slice.tokens])).toEqual([
+      ['system', false, 3],
+      ['tool', false, 2],
+      ['tool', true, 5],
+    ]);
+    expect(found.map(colourOf)).toEqual(['var(--c1)', 'var(--c3)', 'var(--c5)']);
+  });
+});
+
+describe('the minimap', () => {
+  it('lets small steps be seen, and finds the column below the pointer', () => {
+    expect(heights([{ tokens: 0 }, { tokens: 100 }, { tokens: 25 }], 40)).toEqual([2, 40, 20]);
+    expect(heights([], 40)).toEqual([]);
+    expect([columnAt(-5, 100, 10), columnAt(55, 100, 10), columnAt(500, 100, 10)]).toEqual([0, 5, 9]);
   });
 });

@@ -3,10 +3,10 @@ import { type PlaceChange, shortened, type Word } from '../model/diff';
 import { RunText } from './text';
 
 /** A text word by word: what went is grey and struck through, what came is underlined in the accent. */
-export function Words({ words }: { readonly words: readonly Word[] }) {
+export function Words({ words, whole = false }: { readonly words: readonly Word[]; readonly whole?: boolean }) {
   return (
     <>
-      {shortened(words).map(([op, text], at) => {
+      {(whole ? words : shortened(words)).map(([op, text], at) => {
         const shown = <RunText>{text}</RunText>;
         // biome-ignore-start lint/suspicious/noArrayIndexKey: words of one text have no other name than their place
         if (op === '-') return <del key={at}>{shown}</del>;

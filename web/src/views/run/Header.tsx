@@ -31,6 +31,9 @@ export function Header({ run }: { readonly run: RunDetail }) {
         <span className="mono dim nw hide-n">{run.id}</span>
         <Copy text={run.id} label={t('state.copyId')} />
         <span className="grow" />
+        <Link to="/lineage" search={{ run: run.id }} className="btn s q">
+          {t('lineage.show')}
+        </Link>
         <Menu label={t('run.export')} className="btn s q">
           <a className="item" role="menuitem" href={path`/api/runs/${run.id}/export?format=loupe`} download>
             {t('run.exportLoupe')}
@@ -39,6 +42,11 @@ export function Header({ run }: { readonly run: RunDetail }) {
             {t('run.exportJsonl')}
           </a>
         </Menu>
+        {run.parent_run_id && (
+          <Link to="/compare" search={{ a: run.parent_run_id, b: run.id }} className="btn s">
+            {t('run.comparePar')}
+          </Link>
+        )}
       </div>
       <div className="row badges">
         <Badges run={run} />
@@ -127,7 +135,9 @@ function Descent({ run }: { readonly run: RunDetail }) {
           {siblings > 0 && (
             <span className="hide-n">
               <span className="dim">· </span>
-              {t('run.family', { n: siblings })}
+              <Link to="/summary" search={{ run: familyOf(run) }}>
+                {t('run.family', { n: siblings })}
+              </Link>
             </span>
           )}
           <span className="dim hide-n">·</span>
@@ -136,6 +146,12 @@ function Descent({ run }: { readonly run: RunDetail }) {
       <span className="dim hide-n">{run.children ? t('run.forks', { n: run.children }) : t('run.notForked')}</span>
     </span>
   );
+}
+
+/** The observed run and all forks of the same step, as far as they are listed. */
+function familyOf(run: RunDetail): readonly string[] {
+  const parent = run.parent_run_id === null ? [] : [run.parent_run_id];
+  return [...parent, run.id, ...run.lineage.siblings.items.map(one => one.id)].slice(0, 50);
 }
 
 function Totals({ run }: { readonly run: RunDetail }) {

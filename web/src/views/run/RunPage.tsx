@@ -75,6 +75,9 @@ function Loaded({ run }: { readonly run: RunDetail }) {
     ArrowUp: () => go(step - 1),
     Home: () => go(0),
     End: () => go(total - 1),
+    c: () => {
+      if (run.parent_run_id) void navigate({ to: '/compare', search: { a: run.parent_run_id, b: run.id } });
+    },
     '[': () => sibling(-1),
     ']': () => sibling(1),
     Enter: () => document.getElementById('inspector')?.focus(),

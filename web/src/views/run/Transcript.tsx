@@ -150,25 +150,37 @@ interface GoTo {
   readonly rows: { scrollToIndex: (index: number, options: { align: 'auto' | 'center' }) => void };
 }
 
-/** Bring the step that the address names into view, once for each time that it names another. */
+/**
+ * Bring the step that the address names into view, once for each time that it names another. A card that is not fetched
+ * yet has no height to rely on: it is gone to twice, the second time when it is there.
+ */
 function useGoTo({ run, asked, openKept, cards, total, rows }: GoTo) {
-  const done = useRef<number | undefined>(undefined);
-  const { at } = cards;
+  const [goal, setGoal] = useState<{ readonly step: number; readonly index: number }>();
+  const known = useRef(cards.at);
   useEffect(() => {
-    if (asked === undefined || total === 0 || done.current === asked) return;
-    done.current = asked;
-    const known = Array.from({ length: total }, (_, index) => at(index));
-    const index = cardFor(known, asked);
-    const sure = index >= 0 && (known[index + 1] !== undefined || index === total - 1);
-    if (sure) return rows.scrollToIndex(index, { align: 'auto' });
+    known.current = cards.at;
+  });
+  const done = goal !== undefined && goal.step === asked;
+  useEffect(() => {
+    if (asked === undefined || total === 0 || done) return;
+    const loaded = Array.from({ length: total }, (_, index) => known.current(index));
+    const index = cardFor(loaded, asked);
+    if (index >= 0 && (loaded[index + 1] !== undefined || index === total - 1)) {
+      rows.scrollToIndex(index, { align: 'auto' });
+      return setGoal({ step: asked, index });
+    }
     let gone = false;
     void cardOf(run.id, asked, openKept).then(found => {
-      if (!gone && found !== null) rows.scrollToIndex(found, { align: 'center' });
+      if (!gone && found !== null) setGoal({ step: asked, index: found });
     });
     return () => {
       gone = true;
     };
-  }, [asked, total, at, rows, run.id, openKept]);
+  }, [asked, total, rows, run.id, openKept, done]);
+  const there = done && cards.at(goal.index) !== undefined;
+  useEffect(() => {
+    if (goal) rows.scrollToIndex(goal.index, { align: there ? 'auto' : 'center' });
+  }, [rows, goal, there]);
 }
 
 /** How many cards came below while something above is read; a click goes down. */

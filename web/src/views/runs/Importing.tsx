@@ -1,8 +1,11 @@
 import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { useEffect, useRef, useState } from 'react';
 import { send } from '../../api/client';
+import type { components } from '../../api/schema';
 import { useWords } from '../../base/words';
 import { Failure } from '../../widgets/states';
+
+type Imports = components['schemas']['Imports'];
 
 /** Files that are being sent to the server, what came of it. */
 export function useImporter() {
@@ -11,7 +14,7 @@ export function useImporter() {
     mutationFn: (files: readonly File[]) => {
       const form = new FormData();
       for (const file of files) form.append('files', file);
-      return send<{ runs: readonly unknown[] }>('POST', '/api/import', form);
+      return send<Imports>('POST', '/api/import', form);
     },
     onSettled: () => queries.invalidateQueries({ queryKey: ['runs'] }),
   });
@@ -26,7 +29,7 @@ export function ImportButton({ importer }: { readonly importer: Importer }) {
     <>
       <span className="note" role="status">
         {importer.isPending && t('runs.importing', { n: importer.variables.length })}
-        {importer.isSuccess && t('runs.imported', { n: importer.data.runs.length })}
+        {importer.isSuccess && t('runs.imported', { n: importer.data.items.length })}
       </span>
       <input
         ref={field}

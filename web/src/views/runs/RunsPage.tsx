@@ -25,6 +25,7 @@ const HINTS: readonly Hint[] = [
   { keys: ['j', 'k'], does: 'key.move' },
   { keys: ['x'], does: 'key.select' },
   { keys: ['Enter'], does: 'key.open' },
+  { keys: ['c'], does: 'key.compare' },
   { keys: ['/'], does: 'key.find' },
   { keys: ['?'], does: 'key.all' },
 ];
@@ -47,11 +48,16 @@ export function RunsPage() {
       replace: true,
     });
   };
+  const compare = () => {
+    const [a, b] = selected;
+    if (selected.length > 2) void navigate({ to: '/summary', search: { run: selected } });
+    else if (a && b) void navigate({ to: '/compare', search: { a, b } });
+  };
   const importer = useImporter();
   return (
     <main className="list">
       <Finder label={t('app.find')} value={search.q ?? ''} onFind={q => change({ q: q || undefined })} />
-      <List search={search} selected={selected} onSelect={select} importer={importer}>
+      <List search={search} selected={selected} onSelect={select} onCompare={compare} importer={importer}>
         <Filters search={search} onChange={change} />
       </List>
       <DropZone importer={importer} />
@@ -67,11 +73,12 @@ interface ListProps {
   readonly search: RunsSearch;
   readonly selected: readonly string[];
   readonly onSelect: (id: string) => void;
+  readonly onCompare: () => void;
   readonly importer: Importer;
   readonly children: React.ReactNode;
 }
 
-function List({ search, selected, onSelect, importer, children }: ListProps) {
+function List({ search, selected, onSelect, onCompare, importer, children }: ListProps) {
   const { t } = useWords();
   const navigate = route.useNavigate();
   const pane = useRef<HTMLDivElement>(null);
@@ -109,6 +116,7 @@ function List({ search, selected, onSelect, importer, children }: ListProps) {
     ArrowDown: () => go(1),
     ArrowUp: () => go(-1),
     x: () => run && onSelect(run.id),
+    c: onCompare,
     Enter: () => run && void navigate({ to: '/runs/$id', params: { id: run.id }, search: {} }),
   });
   const shown = inView(pane.current, total);
@@ -126,6 +134,7 @@ function List({ search, selected, onSelect, importer, children }: ListProps) {
           )}
           <span className="grow" />
           <ImportButton importer={importer} />
+          <Selection selected={selected} onCompare={onCompare} />
         </div>
         {children}
       </div>
@@ -190,6 +199,28 @@ function inView(pane: HTMLElement | null, total: number): readonly [number, numb
   if (!pane) return [Math.min(1, total), total];
   const first = Math.floor(pane.scrollTop / ROW);
   return [Math.min(first + 1, total), Math.min(total, Math.floor((pane.scrollTop + pane.clientHeight - ROW) / ROW))];
+}
+
+function Selection({ selected, onCompare }: { readonly selected: readonly string[]; readonly onCompare: () => void }) {
+  const { t } = useWords();
+  const navigate = route.useNavigate();
+  if (selected.length < 2) return null;
+  return (
+    <>
+      <button
+        type="button"
+        className="btn"
+        onClick={() => void navigate({ to: '/summary', search: { run: selected } })}
+      >
+        {t('runs.summary', { n: selected.length })}
+      </button>
+      {selected.length === 2 && (
+        <button type="button" className="btn p" onClick={onCompare}>
+          {t('runs.compare', { n: 2 })} <kbd>c</kbd>
+        </button>
+      )}
+    </>
+  );
 }
 
 const COLUMNS = [

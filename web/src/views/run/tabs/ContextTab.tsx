@@ -29,26 +29,28 @@ export function ContextTab({ run, detail, onStep }: PanelProps) {
       <div className="sec">
         <h3>
           {t('ctx.growth')}
-          {growth_of > growth.length && <span>{t('run.moreRuns', { n: growth.length, total: growth_of })}</span>}
+          <span>{t('run.moreRuns', { n: growth.filter(one => one.parts !== null).length, total: growth_of })}</span>
         </h3>
-        {growth.map(one => (
-          <button
-            key={one.idx}
-            type="button"
-            className={`growth ${one.idx === detail.idx ? 'sel' : ''}`}
-            onClick={() => onStep(one.idx)}
-          >
-            <span className="mono dim">{one.idx}</span>
-            <span>
-              <span className="stack thin" style={{ width: `${(100 * one.total) / most}%` }}>
-                <Slices parts={one.parts} />
+        {growth
+          .filter(one => one.parts !== null)
+          .map(one => (
+            <button
+              key={one.idx}
+              type="button"
+              className={`growth ${one.idx === detail.idx ? 'sel' : ''}`}
+              onClick={() => onStep(one.idx)}
+            >
+              <span className="mono dim">{one.idx}</span>
+              <span>
+                <span className="stack thin" style={{ width: `${(100 * one.total) / most}%` }}>
+                  <Slices parts={one.parts ?? []} />
+                </span>
               </span>
-            </span>
-            <span className="r">
-              <Count value={one.total} />
-            </span>
-          </button>
-        ))}
+              <span className="r">
+                <Count value={one.total} />
+              </span>
+            </button>
+          ))}
       </div>
     </section>
   );

@@ -1,0 +1,67 @@
+import type { ComparedRow, ComparedSide } from '../../api/types';
+import { useWords } from '../../base/words';
+import { CutLine } from '../../widgets/controls';
+import { Kind, SourceTag } from '../../widgets/tags';
+import { RunText } from '../../widgets/text';
+
+interface RowProps {
+  readonly row: ComparedRow;
+  /** The step at which B was cut, if the cut line stands above this row. */
+  readonly cut: number | null;
+  readonly first: boolean;
+  readonly current: boolean;
+  readonly onPick: () => void;
+}
+
+const LOOKS: Readonly<Record<ComparedRow['status'], string>> = {
+  same: 'same',
+  input_differs: 'chg',
+  output_differs: 'chg',
+  error_one_side: 'chg',
+  only_left: 'only',
+  only_right: 'only',
+};
+
+/** A step of each side, and how they stand to each other. */
+export function Row({ row, cut, first, current, onPick }: RowProps) {
+  const { t } = useWords();
+  const missed = row.right?.source === 'miss' ? 'B' : row.left?.source === 'miss' ? 'A' : null;
+  const said =
+    missed && row.status !== 'same' ? t('compare.missIn', { side: missed }) : t(`compare.status.${row.status}`);
+  const look = missed && row.status !== 'same' ? 'ms' : LOOKS[row.status];
+  return (
+    <>
+      {cut !== null && <CutLine step={cut}>{t('compare.cutKept')}</CutLine>}
+      {/* biome-ignore lint/a11y/useKeyWithClickEvents: j, k, n and p move through the rows */}
+      {/* biome-ignore lint/a11y/noStaticElementInteractions: the row around it has the role */}
+      <div className={`ab abrow ${look} ${first ? 'first' : ''} ${current ? 'cur' : ''}`} onClick={onPick}>
+        <Side side={row.left} look="lt" />
+        <div role="cell" className="sp">
+          {said}
+        </div>
+        <Side side={row.right} look="rt" />
+      </div>
+    </>
+  );
+}
+
+function Side({ side, look }: { readonly side: ComparedSide | null; readonly look: string }) {
+  if (!side) return <div role="cell" className={`none ${look}`} />;
+  return (
+    <div role="cell" className={look}>
+      <span className="no">{side.idx}</span>
+      <Kind kind={side.kind} />
+      <span className="ell grow">
+        {side.kind === 'llm' && side.line ? null : (
+          <b className="mono">
+            <RunText>{side.name}</RunText>{' '}
+          </b>
+        )}
+        <span className={side.kind === 'llm' ? '' : 'mono'}>
+          <RunText>{side.line ?? ''}</RunText>
+        </span>
+      </span>
+      {side.source !== 'live' || look === 'rt' ? <SourceTag source={side.source} /> : null}
+    </div>
+  );
+}
