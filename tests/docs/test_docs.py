@@ -194,10 +194,10 @@ def test_the_page_of_settings_is_whole() -> None:
     page = (DOCS / "reference" / "settings.md").read_text("utf-8")
     for name in settings._READERS:
         assert f"| `{name}` | `LOUPE_{name.upper()}`" in page
-    for field in ("base_url", "api_key", "model", "extra_body"):
+    for field in ("base_url", "api_key", "model", "extra_body", "dialect"):
         assert f"| `LLM_{field.upper()}` |" in page
     example = tomllib.loads(next(block for language, block in _FENCE.findall(page) if language == "toml"))
-    known = {*settings._READERS, "secrets", "live", "server"}
+    known = {*settings._READERS, "secrets", "live", "endpoints", "server"}
     assert set(example) == known
     for name in SERVER_READERS:
         assert f"| `[server] {name}` | `LOUPE_SERVER_{name.upper()}`" in page

@@ -103,6 +103,12 @@ class Nearest:
     take: Take
     changes: tuple[Change, ...]
 
+    def as_json(self) -> dict[str, Json]:
+        """`{run_id, step, tool, arguments, changes}`."""
+        changes: list[Json] = [change.as_json() for change in self.changes]
+        about: dict[str, Json] = {"run_id": self.take.run_id, "step": self.take.idx, "tool": self.take.name}
+        return {**about, "arguments": self.take.arguments(), "changes": changes}
+
     def __str__(self) -> str:
         where = f"step {self.take.idx} of {self.take.run_id}" if self.take.idx is not None else self.take.run_id
         shown = "; ".join(

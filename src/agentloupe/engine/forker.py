@@ -20,25 +20,27 @@ from agentloupe.engine.edits import Edit, Op, apply_edits, parse_path, value_at
 from agentloupe.engine.loop import Limits, Price, Spend, ToolFailed
 from agentloupe.engine.overrides import NO_OVERRIDES, Overrides, compile_overrides
 from agentloupe.engine.pen import Answered, Pen
-from agentloupe.engine.policy import CASSETTE, Policy, Question, ToolRule, check_live, find_sandbox
-from agentloupe.engine.privacy import Rules, by_name, by_position, named, scrub
+from agentloupe.engine.policy import CASSETTE, Given, Policy, Question, ToolRule, check_live, find_sandbox
+from agentloupe.engine.privacy import Rules, named, scrub
 from agentloupe.engine.recorder import error_name, status_of
 from agentloupe.engine.replayer import Replayer, Settings
 from agentloupe.engine.tape import RecordedCall
 from agentloupe.ports import ambient, codecs, streams
 from agentloupe.ports.ambient import HasPlace, Place
-from agentloupe.ports.protocols import Boundary, Opening, Perform, RunWriter, Serve
+from agentloupe.ports.cancel import Cancel
+from agentloupe.ports.progress import Progress, Watch, What, tell
+from agentloupe.ports.protocols import Opening, Perform, RunWriter, Serve
 from agentloupe.ports.schedule import plain
 from agentloupe.ports.schedule.core import STUCK_AFTER, Mode, Schedule
 from agentloupe.ports.scribe import Scribe, Started
 from agentloupe.ports.streams import Piece
 from agentloupe.words.call import Attrs, Call, Outcome, OutcomeStatus, Source
-from agentloupe.words.canonical import Json, digest, key_of
+from agentloupe.words.canonical import Json, key_of
 from agentloupe.words.dialects import Form
-from agentloupe.words.errors import CassetteMiss, ForkRefused, LimitReached, LoupeError, ReplayMismatch
+from agentloupe.words.errors import Cancelled, CassetteMiss, ForkRefused, LimitReached, LoupeError, ReplayMismatch
 from agentloupe.words.run import Engine
 
-__all__ = ["Ended", "ForkOpener", "ForkPlan", "ForkSession", "Forker"]
+__all__ = ["Ended", "ForkPlan", "Forker"]
 
 _BY_POLICY = frozenset({"tool", "retrieval", "other"})
 
@@ -64,6 +66,8 @@ class ForkPlan:
         written: changes that are recorded, where the loop's first request already holds them.
         results: results that kept tool steps shall have had, by call id.
         inherited: changes that the parent and its ancestors made; own code makes its requests without them.
+        cancel: ends it from outside: before the next model call, in the plain loop also while a model is asked.
+        watch: is told how far it is.
         schedule: how much of the program's order is waited for; stuck_after: see `replayer.Settings`.
     """
 
@@ -87,6 +91,8 @@ class ForkPlan:
     written: Sequence[Mapping[str, Json]] = ()
     inherited: Sequence[Mapping[str, Json]] = ()
     results: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    cancel: Cancel | None = None
+    watch: Watch | None = None
     schedule: Mode = "exact"
     stuck_after: float = STUCK_AFTER
 
@@ -267,7 +273,12 @@ class Forker:
         late = [turn for call in kept for turn in call.turns_from(plan.cut.sequence)]
         if late:
             self._pen.log("schedule.marked", "0", {"open": list[Json](late)})
+        self._tell("begun")
         self.schedule.go_live()
+
+    def _tell(self, what: What, where: Place | None = None, call: Call | None = None) -> None:
+        call_id, name = where.call_id if where is not None else None, call.name if call is not None else None
+        tell(self.plan.watch, Progress(run_id=self.plan.run_id, what=what, call_id=call_id, name=name))
 
     def _started(self, opening: Opening) -> Started:
         plan, cut = self.plan, self.plan.cut
@@ -364,9 +375,14 @@ class Forker:
         token = perform.token
         if isinstance(token, Answered):
             self._was_answered(token, "ok", value)
-        elif (recorded := _kept_call(perform)) is None:
-            return self._writing().finished(perform, value)
-        elif self._pen is not None:
+            return value.value if isinstance(value, Given) else value
+        if (recorded := _kept_call(perform)) is None:
+            given = self._writing().finished(perform, value)
+            asked = getattr(token, "call", None)
+            if isinstance(asked, Call) and asked.kind == "llm":
+                self._tell("answered", cast("HasPlace", token).place, asked)
+            return given
+        if self._pen is not None:
             self._end_open(cast("HasPlace", token), recorded, "ok", value)
         else:
             self._serving().finished(perform, value)
@@ -407,6 +423,8 @@ class Forker:
         took: dict[str, Json] = {"ms": round(ambient.monotonic_ms() - token.began, 3)}
         if isinstance(value, BaseException):
             took["error_class"] = error_name(value)
+        if isinstance(value, Given):
+            took["answered_by"], value = value.by, value.value
         outcome = Outcome(status=status, output=_wire(value), attrs={**token.attrs, **took}, source=token.source)
         self._writing().asked(token.call, token.place, token.source)
         self._writing().answered(token.call, token.place, outcome)
@@ -467,7 +485,11 @@ class Forker:
     def _model(self, call: Call, where: Place) -> Perform:
         reached = self.spend.reached() if self._own_limits else None
         if reached is not None:
-            self._limit(*reached, where)
+            name, text = reached
+            self._limit(name, LimitReached(text, reason=name), where)
+        if self.plan.cancel is not None and self.plan.cancel.cancelled:
+            self._limit("cancelled", self.plan.cancel.error(), where)
+        self._tell("asking", where, call)
         edited, applied = self._edited(call)
         if not applied:
             return self._live(call, where)
@@ -500,13 +522,12 @@ class Forker:
             name = name.replace(str(call.input.get("model")), model)
         return replace(call, input=request, name=name, attrs=attrs), applied
 
-    def _limit(self, name: str, text: str, where: Place) -> None:
-        """A limit of the new part: a last step says so, and nothing more is asked."""
-        error = LimitReached(text, reason=name)
+    def _limit(self, name: str, error: LimitReached | Cancelled, where: Place) -> None:
+        """A limit of the new part, or its end from outside: a last step says so, and nothing more is asked."""
         call = Call(kind="other", name=name, input=None, attrs={"limit": True}, encode=_wire, decode=codecs.decode)
         facts: dict[str, Json] = {"error_class": error_name(error)}
         self._writing().asked(call, where, "live")
-        self._writing().answered(call, where, Outcome(status="error", output=_wire(error), attrs=facts))
+        self._writing().answered(call, where, Outcome(status=status_of(error), output=_wire(error), attrs=facts))
         self._stop(error)
 
     def _stop(self, error: BaseException) -> None:
@@ -629,8 +650,15 @@ class Forker:
         assert ask is not None, "the policy was checked before the fork began"
         shown = codecs.decode_for_reading(call.input)
         question = Question(
-            call.name, shown, "miss" if because == "miss" else "policy", str(near) if near is not None else None
+            call.name,
+            shown,
+            "miss" if because == "miss" else "policy",
+            str(near) if near is not None else None,
+            self.plan.run_id,
+            where.call_id,
+            near.as_json() if near is not None else None,
         )
+        self._tell("waiting", where, call)
         return self._stands_in(call, where, "human", {"asked_because": because}, lambda: ask(question))
 
     # --- the end ------------------------------------------------------------------------------------------------------
@@ -669,6 +697,7 @@ class Forker:
             more["kept"] = self.kept
         self.schedule.close()
         self._writing().end(status, output, {**facts, **more})
+        self._tell("ended")
 
 
 def _wire(value: object) -> Json:
@@ -685,93 +714,3 @@ def _kept_call(perform: Perform) -> RecordedCall | None:
     """The recorded call behind the program's own work (a nested agent) that began before N."""
     recorded = getattr(perform.token, "recorded", None)
     return recorded if isinstance(recorded, RecordedCall) else None
-
-
-class ForkSession:
-    """One fork in progress."""
-
-    def __init__(self, run_id: str, boundary: Forker) -> None:
-        self.run_id = run_id
-        self.boundary: Boundary = boundary
-        self._forker = boundary
-
-    def finished(self, result: object) -> None:
-        """The agent returned. Raises `ReplayMismatch` when it did so before step N."""
-        forker = self._forker
-        if not forker.begun:
-            if forker.refusal is None:
-                forker.early_end(None)
-            raise ReplayMismatch("the agent ended before the fork began", kind="unconsumed")
-        if forker.stopped is not None:
-            self._end_failed(forker.stopped)
-        else:
-            forker.end("ok", {"result": _wire(result)}, {})
-
-    def failed(self, error: BaseException) -> None:
-        """The agent raised. Never raises."""
-        forker = self._forker
-        if forker.begun:
-            self._end_failed(forker.stopped or error)
-        elif forker.refusal is None:
-            forker.early_end(error)
-
-    def _end_failed(self, error: BaseException) -> None:
-        facts: dict[str, Json] = {"error_class": error_name(error)}
-        # Only our own messages are known to hold no payload, and those of a miss hold the arguments.
-        if isinstance(error, LoupeError) and not isinstance(error, CassetteMiss):
-            facts["error"] = str(error)  # with its way out
-        self._forker.end(status_of(error), _wire(error), facts)
-
-
-class ForkOpener:
-    """Answers to the start of the recorded agent, once, with a fork.
-
-    Args:
-        forker: the boundary, made for this one fork.
-        check_arguments: the agent must be called with the recorded arguments (a script chooses them itself).
-    """
-
-    def __init__(self, forker: Forker, *, check_arguments: bool = False) -> None:
-        self.forker = forker
-        self.check_arguments = check_arguments
-        self.refusal: ForkRefused | None = None
-        self.session: ForkSession | None = None
-
-    @property
-    def whole_schedule(self) -> Schedule | None:
-        """The fork's, where a whole program was recorded; it keeps to that from its first line on."""
-        whole = self.forker.plan.cut.tape.started.attrs.get("whole_program") is True
-        return self.forker.schedule if whole else None
-
-    def open(self, opening: Opening) -> ForkSession:
-        """Begins the fork.
-
-        Raises:
-            ForkRefused: another agent starts than the recorded one (`other_agent`), with other arguments
-                (`other_arguments`), or a second one starts (`second_agent`).
-        """
-        recorded = self.forker.plan.cut.tape.started.name
-        if self.session is not None:
-            self._refuse("second_agent", "the program starts a second agent: a fork is one run")
-        if opening.agent != recorded:
-            self._refuse(
-                "other_agent", f"the program starts agent {opening.agent!r}, the parent is a run of {recorded!r}"
-            )
-        if self.check_arguments and not self.forker.plan.code_changed and not self._same_arguments(opening):
-            self._refuse(
-                "other_arguments", f"agent {opening.agent!r} is called with other arguments than in the parent"
-            )
-        self.session = ForkSession(self.forker.plan.run_id, self.forker)
-        self.forker.begins(opening)
-        return self.session
-
-    def _refuse(self, reason: str, message: str) -> NoReturn:
-        self.refusal = self.refusal or ForkRefused(message, reason=reason)
-        raise ForkRefused(message, reason=reason)
-
-    def _same_arguments(self, opening: Opening) -> bool:
-        plan = self.forker.plan
-        recorded = plan.cut.recording.body(plan.cut.tape.started.input_digest)
-        return digest(recorded) == digest(
-            by_position(scrub(by_name(opening.arguments, opening.parameters), plan.rules).value, opening.parameters)
-        )

@@ -13,11 +13,12 @@ import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import TypeAlias, cast
+from typing import NoReturn, TypeAlias, cast
 
 from agentloupe.engine.manner import PLAIN, Manner, manner_from_json
 from agentloupe.engine.tape import RecordedCall, Tape, outer_of, read_tape
 from agentloupe.ports import ambient
+from agentloupe.ports.cancel import Cancel, waiting_for
 from agentloupe.ports.codecs import decode, decode_for_reading
 from agentloupe.ports.codecs import encode as encode_value
 from agentloupe.ports.protocols import Answer, Opening
@@ -26,7 +27,7 @@ from agentloupe.words.arguments import Arguments, parse_arguments
 from agentloupe.words.call import NO_ATTRS, Attrs, Call, Effect
 from agentloupe.words.canonical import Json
 from agentloupe.words.dialects import Form
-from agentloupe.words.errors import ForkRefused, LimitReached, LoupeError, ModelRefused
+from agentloupe.words.errors import Cancelled, ForkRefused, LimitReached, LoupeError, ModelRefused
 from agentloupe.words.turns import CHAT, DIALECTS, Asked, Dialect, Told, calls_in_message, final_message, message_of
 
 __all__ = [
@@ -107,11 +108,13 @@ class Spend:
     """What has been spent against limits so far.
 
     `met` is a limit that a recorded run met, by the name of its step, and after how many model calls: for a replay.
+    `cancel` ends the waiting for a model.
     """
 
     limits: Limits
     price: Price = _no_price
     met: tuple[str, int] | None = None
+    cancel: Cancel | None = None
     calls: int = 0
     tokens: int = 0
     cost: Decimal = Decimal(0)
@@ -125,6 +128,12 @@ class Spend:
             if isinstance(count, int):
                 self.tokens += count
         self.cost += self.price(facts) or 0
+
+    @property
+    def seconds_left(self) -> float | None:
+        """How long a model call may take; `None`: as long as it wants."""
+        most = self.limits.max_seconds
+        return None if most is None else most - (ambient.monotonic_ms() - self.since) / 1000
 
     def reached(self) -> tuple[str, str] | None:
         """The limit that does not allow another model call: name of the limit's step, and what to say. Or `None`."""
@@ -314,13 +323,18 @@ class Loop:
             decode=lambda value: value,
             facts=self.model.facts,
         )
-        response = ambient.call(call, lambda: self._send(body))
+        try:
+            response = ambient.call(call, lambda: self._send(body))
+        except LimitReached as late:
+            if late.reason != "max_seconds":
+                raise
+            _stop("max_seconds", late.message, ())
         self.spend.add(self.model.facts(response))
         return response
 
     def _send(self, body: dict[str, Json]) -> Json:
         try:
-            answer = self.model.send(body)
+            answer = waiting_for(lambda: self.model.send(body), self.spend.cancel, self.spend.seconds_left)
         except ModelRefused as refused:
             ambient.note("status_code", refused.status)
             raise
@@ -348,7 +362,7 @@ class Loop:
         try:
             value = ambient.call(call, lambda: self._perform(asked, arguments))
         except LoupeError as error:
-            if isinstance(error, LimitReached | ForkRefused) or error.reason == "abort":
+            if isinstance(error, LimitReached | ForkRefused | Cancelled) or error.reason == "abort":
                 raise
             return self.manner.failed(asked, error.message)
         except ToolFailed as error:
@@ -369,7 +383,7 @@ def plain_value(value: object) -> Json:
     return value if isinstance(value, str) else decode_for_reading(encode(value))
 
 
-def _stop(name: str, text: str, pending: Sequence[Asked]) -> None:
+def _stop(name: str, text: str, pending: Sequence[Asked]) -> NoReturn:
     waiting: list[Json] = [call.name for call in pending]
     call = Call(
         kind="other",
@@ -381,7 +395,8 @@ def _stop(name: str, text: str, pending: Sequence[Asked]) -> None:
     )
 
     def refuse() -> None:
-        raise LimitReached(f"{text}; tool calls were pending: {', '.join(map(str, waiting))}", reason=name)
+        left = f"; tool calls were pending: {', '.join(map(str, waiting))}" if waiting else ""
+        raise LimitReached(f"{text}{left}", reason=name)
 
     ambient.call(call, refuse)
     raise AssertionError("a limit's step never ends well")
@@ -432,7 +447,7 @@ def _again(tape: Tape) -> object:
     request = cast("dict[str, Json]", tape.recording.body(first.input_digest))
     effects: dict[str, Effect | None] = {call.name: call.effect for call in tape.calls if call.kind == "tool"}
     new = [call for call in tape.calls if call.call_id not in kept]
-    stop = next((call.name for call in new if call.attrs.get("limit")), None)
+    stop = next((call.name for call in new if call.attrs.get("limit") and call.name in LIMIT_STEPS), None)
     asked = sum(call.kind == "llm" for call in new)
     spend = Spend(Limits(max_steps=None), met=None if stop is None else (stop, asked))
     manner = manner_from_json(tape.recording.body(started.bodies.get("manner")))

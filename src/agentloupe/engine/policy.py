@@ -21,6 +21,7 @@ __all__ = [
     "CASSETTE",
     "Allow",
     "Ask",
+    "Given",
     "MissPolicy",
     "Policy",
     "Question",
@@ -46,16 +47,29 @@ class Question:
         tool, arguments: the call.
         because: `policy` (this tool is always asked for) or `miss`.
         nearest: the recorded call that comes closest, with its difference, as text; `None` if there is none.
+        run_id, call_id: of the call in the fork.
+        nearest_call: that recorded call as JSON: `{run_id, step, tool, arguments, changes}`.
     """
 
     tool: str
     arguments: Json
     because: Literal["policy", "miss"]
     nearest: str | None = None
+    run_id: str = ""
+    call_id: str = ""
+    nearest_call: Mapping[str, Json] | None = None
 
 
-Ask: TypeAlias = Callable[[Question], Json]
-"""Asks a person; returns the result as JSON."""
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A result that a person gave: its value as JSON, and who that was."""
+
+    value: Json
+    by: str
+
+
+Ask: TypeAlias = Callable[[Question], "Json | Given"]
+"""Asks a person, and waits; returns the result as JSON, or as `Given`. Raises `Cancelled` to end the fork."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ from agentloupe.ports.scribe import Entry, Scribe, Started, entries
 from agentloupe.ports.streams import Piece, Streamed
 from agentloupe.words.call import Attrs, Call, Kind, Outcome, OutcomeStatus
 from agentloupe.words.canonical import Json, digest, key_of
-from agentloupe.words.errors import EffectRefused, LoupeError, Unrecordable
+from agentloupe.words.errors import Cancelled, EffectRefused, LoupeError, Unrecordable
 from agentloupe.words.run import Coverage
 
 __all__ = ["FROM_MESSAGES", "Recorder", "error_name", "idempotency_key", "status_of", "unrecordable_in", "what_is_lost"]
@@ -62,8 +62,8 @@ def error_name(error: BaseException) -> str:
 
 
 def status_of(error: BaseException) -> OutcomeStatus:
-    """`cancelled` for what stops code from outside (Ctrl-C, a cancelled task, a closed generator), else `error`."""
-    if isinstance(error, KeyboardInterrupt | GeneratorExit):
+    """`cancelled` for what stops code from outside (Ctrl-C, a cancelled task or fork, a closed generator), else `error`."""
+    if isinstance(error, KeyboardInterrupt | GeneratorExit | Cancelled):
         return "cancelled"
     return "cancelled" if type(error).__name__ == "CancelledError" and not isinstance(error, Exception) else "error"
 

@@ -259,7 +259,7 @@ class Replayer:
             if self._stop is not None:
                 raise self._stop
             if self._limited is not None:
-                status, output = "error", codecs.encode(self._limited).wire
+                status, output = status_of(self._limited), codecs.encode(self._limited).wire
             for path in self.tape.lanes:
                 self._leftovers(path)
             self._timers_left()

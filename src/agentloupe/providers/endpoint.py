@@ -30,7 +30,14 @@ from agentloupe.providers.chat import QUERY, host_of, provider_of, response_fact
 from agentloupe.words.call import Attrs
 from agentloupe.words.canonical import Json, dumps
 from agentloupe.words.dialects import Form
-from agentloupe.words.errors import ConfigError, ModelRefused, ModelUnreachable, ProviderError
+from agentloupe.words.errors import (
+    ConfigError,
+    ModelRefused,
+    ModelUnreachable,
+    ProviderError,
+    QuotaExhausted,
+    RateLimited,
+)
 
 __all__ = ["MAX_ANSWER", "Endpoint"]
 
@@ -234,17 +241,37 @@ def _refused(status: int, headers: Mapping[str, str], body: bytes) -> ModelRefus
     except ValueError:
         value = body.decode("utf-8", "replace")
     wait = _seconds(headers)
+    kind = _kind_of(status, value, wait)
     hint = (
-        f"wait {wait:g} s" if wait is not None else _ABOUT.get(status, "the server failed" if status >= 500 else None)
+        "look at the account there; waiting does not help"
+        if kind is QuotaExhausted
+        else f"wait {wait:g} s"
+        if wait is not None
+        else _ABOUT.get(status, "the server failed" if status >= 500 else None)
     )
     said = _said(value)
-    return ModelRefused(
+    return kind(
         f"the model answered HTTP {status}{f': {said}' if said else ''}",
         status=status,
         body=value,
         retry_after=wait,
         hint=hint,
     )
+
+
+_LATER = frozenset({429, 503, 529})
+_PAY = ("insufficient_quota", "quota_exceeded", "billing", "credit balance is too low", "exceeded your current quota")
+"""What error bodies say of an account that is used up, in their types, codes and messages."""
+
+
+def _kind_of(status: int, body: object, wait: float | None) -> type[ModelRefused]:
+    """Whether a refusal is for now, for want of money, or for good."""
+    inner: object = cast("dict[str, object]", body).get("error") if isinstance(body, dict) else None
+    error = cast("dict[str, object]", inner) if isinstance(inner, dict) else dict[str, object]()
+    words = " ".join(str(error.get(name) or "") for name in ("type", "code", "message")).lower()
+    if status == 402 or (status in (400, 403, 429) and any(word in words for word in _PAY)):
+        return QuotaExhausted
+    return RateLimited if status == 429 or (status in _LATER and wait is not None) else ModelRefused
 
 
 def _said(body: object) -> str:

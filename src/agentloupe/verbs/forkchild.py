@@ -17,7 +17,8 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from agentloupe.engine.forker import Ended, Forker, ForkOpener, ForkPlan
+from agentloupe.engine.forker import Ended, Forker, ForkPlan
+from agentloupe.engine.forkopener import ForkOpener
 from agentloupe.engine.loop import Limits
 from agentloupe.engine.overrides import overrides_as_json, overrides_from_json
 from agentloupe.engine.policy import Allow, MissPolicy, ToolRule

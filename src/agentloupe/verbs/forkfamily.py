@@ -14,7 +14,8 @@ from agentloupe.engine.cassette import Cassette, Take, takes_of
 from agentloupe.engine.cautions import cautions, may_write
 from agentloupe.engine.cut import Cut, cut_at, cut_at_start, index_of
 from agentloupe.engine.edits import Edit
-from agentloupe.engine.forker import Ended, Forker, ForkOpener, ForkPlan
+from agentloupe.engine.forker import Ended, Forker, ForkPlan
+from agentloupe.engine.forkopener import ForkOpener
 from agentloupe.engine.loop import Limits, Model
 from agentloupe.engine.overrides import NO_OVERRIDES, Overrides, apply_to_request
 from agentloupe.engine.policy import Allow, Ask, MissPolicy, Policy, ToolRule, parse_tool, with_live
@@ -22,6 +23,8 @@ from agentloupe.engine.replayer import Bodies
 from agentloupe.engine.tape import Tape, read_tape
 from agentloupe.engine.verify import verify
 from agentloupe.ports import ambient, codecs
+from agentloupe.ports.cancel import Cancel
+from agentloupe.ports.progress import Watch
 from agentloupe.ports.protocols import Provider, Store
 from agentloupe.ports.recording import Recording
 from agentloupe.verbs import yielding
@@ -64,6 +67,9 @@ class ForkWishes:
         code_changed: own code: before N inputs of anything but tools may differ.
         price: cost of a model call from its facts.
         form: of the request (`anthropic` ...), where its fields do not tell.
+        cancel: ends the fork from another thread; its run is then `cancelled`.
+        watch: is told how far it is.
+        patience: seconds that a model call may wait altogether for a provider that says "later".
         endpoint: generic: name of the configured endpoint that is asked; default: that of `LLM_BASE_URL`.
     """
 
@@ -81,6 +87,9 @@ class ForkWishes:
     code_changed: bool = False
     price: Callable[[Mapping[str, Json]], Decimal | None] | None = None
     form: Form | None = None
+    cancel: Cancel | None = None
+    watch: Watch | None = None
+    patience: float = 60.0
     endpoint: str | None = None
 
 
@@ -341,7 +350,8 @@ class Family:
     def _of_loop(self) -> LoopParts:
         assert self.form is not None, "the generic loop starts at a model step"
         parts = (self.form, self.provider, self.functions, self.effects)
-        return LoopParts(*parts, model=self.parent.model, endpoint=self.wishes.endpoint)
+        wishes = self.wishes
+        return LoopParts(*parts, model=self.parent.model, endpoint=wishes.endpoint, patience=wishes.patience)
 
     def plan(self, overrides: Overrides, arm: str | None, run_id: str | None = None) -> ForkPlan:
         """The plan of one fork, with a run id (default: a new one) and a cassette of its own."""
@@ -371,6 +381,8 @@ class Family:
             tags=self.parent.tags,
             facts=facts,
             code_changed=self.wishes.code_changed,
+            cancel=self.wishes.cancel,
+            watch=self.wishes.watch,
             inherited=self._inherited() if self.engine == "own" else (),
             results=results,
             schedule=settings.schedule,

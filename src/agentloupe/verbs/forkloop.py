@@ -8,7 +8,8 @@ from typing import cast
 
 from agentloupe.engine.cautions import Pair, read_history
 from agentloupe.engine.cut import Cut
-from agentloupe.engine.forker import Ended, Forker, ForkOpener, ForkPlan
+from agentloupe.engine.forker import Ended, Forker, ForkPlan
+from agentloupe.engine.forkopener import ForkOpener
 from agentloupe.engine.loop import Loop, Model, Spend, Tools
 from agentloupe.engine.manner import PLAIN, Manner, learn_manner
 from agentloupe.engine.overrides import apply_to_request
@@ -16,7 +17,7 @@ from agentloupe.engine.tape import RecordedCall
 from agentloupe.ports import ambient, codecs
 from agentloupe.ports.ambient import Lane
 from agentloupe.ports.protocols import Opening, Provider
-from agentloupe.verbs.models import Chosen, chosen_endpoint, model_behind
+from agentloupe.verbs.models import Chosen, Pace, chosen_endpoint, model_behind
 from agentloupe.words.call import Effect
 from agentloupe.words.canonical import Json, key_of
 from agentloupe.words.dialects import Form
@@ -41,6 +42,7 @@ class LoopParts:
         effects: by tool name.
         model: the model to ask where the request names none: the parent's.
         endpoint: name of the endpoint in the configuration.
+        patience: seconds that a model call may wait for a provider that says "later".
     """
 
     form: Form
@@ -49,6 +51,7 @@ class LoopParts:
     effects: Mapping[str, Effect | None]
     model: str | None
     endpoint: str | None = None
+    patience: float = 60.0
 
 
 class LoopFork:
@@ -68,10 +71,11 @@ class LoopFork:
         parts = self._parts
         given = parts.provider
         chosen = chosen_endpoint(parts.endpoint, parts.form) if given is None else None
-        model = self._model(chosen.provider if chosen is not None else cast("Provider | Model", given))
+        model = self._model(chosen.provider if chosen is not None else cast("Provider | Model", given), plan)
         applied = apply_to_request(self._request, plan.overrides, parts.form)
         request, sent = _sendable(self._with_results(applied.request, plan), parts.model, chosen)
-        spend = Spend(plan.limits, plan.price) if plan.price is not None else Spend(plan.limits)
+        spend = Spend(plan.limits, cancel=plan.cancel)
+        spend.price = plan.price or spend.price
         manner = self._manner()
         bodies = plan.bodies if manner == PLAIN else {**plan.bodies, "manner": manner.as_json()}
         facts = {**plan.facts, "dialect": parts.form}
@@ -107,9 +111,10 @@ class LoopFork:
             session.finished(message)
         return forker.ended()
 
-    def _model(self, provider: Provider | Model) -> Model:
+    def _model(self, provider: Provider | Model, plan: ForkPlan) -> Model:
         """Who is asked. Names of new model steps follow the recorded convention, so that a comparison lines them up."""
-        model = model_behind(provider, self._parts.form, self._call.attrs.get("beta"))
+        pace = Pace(self._parts.patience, plan.cancel, plan.watch, plan.run_id)
+        model = model_behind(provider, self._parts.form, self._call.attrs.get("beta"), pace)
         recorded, asked = self._call.name, self._request.get("model")
         if recorded == f"chat {asked}" or not recorded:
             return model

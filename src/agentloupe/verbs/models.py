@@ -8,13 +8,15 @@ from typing import cast
 
 from agentloupe.engine.edits import nearest
 from agentloupe.engine.loop import Model
+from agentloupe.ports.cancel import Cancel
+from agentloupe.ports.progress import Progress, Watch, tell
 from agentloupe.ports.protocols import Provider
 from agentloupe.ports.settings import EndpointSettings, load, model_settings, variable
 from agentloupe.words.canonical import Json
 from agentloupe.words.dialects import Form
 from agentloupe.words.errors import ForkRefused, UsageError
 
-__all__ = ["Chosen", "chosen_endpoint", "model_behind"]
+__all__ = ["Chosen", "Pace", "chosen_endpoint", "model_behind"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +73,27 @@ def _configured(where: EndpointSettings) -> Chosen:
     return Chosen(Endpoint(where.base_url, key, dialect=where.dialect), where.model)
 
 
-def model_behind(provider: Provider | Model, form: Form, beta: Json = None) -> Model:
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How a run waits for a provider that says "later": how long at most, what ends it, and who is told."""
+
+    patience: float
+    cancel: Cancel | None
+    watch: Watch | None
+    run_id: str
+
+    def says(self, seconds: float, text: str) -> None:
+        """Tells that it waits."""
+        tell(self.watch, Progress(run_id=self.run_id, what="rate_limited", seconds=seconds, text=text))
+
+
+def model_behind(provider: Provider | Model, form: Form, beta: Json, pace: Pace) -> Model:
     """The model as the loop reaches it, speaking this form. `beta`: betas of an API that the recorded request named.
 
     Raises:
         ForkRefused: it speaks another form (`other_form`).
     """
-    model = provider if isinstance(provider, Model) else _spoken_to(provider, form, beta)
+    model = provider if isinstance(provider, Model) else _spoken_to(provider, form, beta, pace)
     if model.dialect not in (None, form):
         raise ForkRefused(
             f"the step was asked in the form {form!r}, and this model speaks {model.dialect!r}",
@@ -87,11 +103,14 @@ def model_behind(provider: Provider | Model, form: Form, beta: Json = None) -> M
     return model
 
 
-def _spoken_to(provider: Provider, form: Form, beta: Json) -> Model:
+def _spoken_to(provider: Provider, form: Form, beta: Json, pace: Pace) -> Model:
     from agentloupe.providers.chat import response_facts
     from agentloupe.providers.endpoint import Endpoint
+    from agentloupe.providers.pacing import Paced
 
+    send = provider.send
     if isinstance(provider, Endpoint):
         provider = provider.speaking(form, beta if isinstance(beta, str) else None)
+        send = Paced(endpoint=provider, patience=pace.patience, cancel=pace.cancel, says=pace.says).send
     dialect = cast("Form | None", getattr(provider, "dialect", None))
-    return Model(provider.send, response_facts, getattr(provider, "provider", None), dialect=dialect)
+    return Model(send, response_facts, getattr(provider, "provider", None), dialect=dialect)

@@ -13,6 +13,7 @@
     │   └── OwnerAlive                3   owner_alive
     ├── CassetteMiss                  3   cassette_miss
     ├── LimitReached                  3   limit_reached
+    ├── Cancelled                     3   cancelled
     ├── Damaged                       2   damaged
     │   ├── Truncated                 2   truncated
     │   └── Corrupt                   2   corrupt
@@ -27,6 +28,8 @@
     └── ProviderError                 3   provider
         ├── ModelUnreachable          3   model_unreachable
         └── ModelRefused              3   model_refused   (an HTTP status of 400 or more)
+            ├── RateLimited           3   rate_limited    (later)
+            └── QuotaExhausted        3   quota_exhausted (not before somebody pays)
 
     ReplayMismatch (BaseException)    1   the stop signal of a strict replay: control logic must not swallow it
 
@@ -39,6 +42,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 __all__ = [
+    "Cancelled",
     "CassetteMiss",
     "ConfigError",
     "Corrupt",
@@ -53,6 +57,8 @@ __all__ = [
     "NotRebuildable",
     "OwnerAlive",
     "ProviderError",
+    "QuotaExhausted",
+    "RateLimited",
     "Refused",
     "ReplayMismatch",
     "ReplayRefused",
@@ -177,6 +183,12 @@ class LimitReached(LoupeError):
     code = "limit_reached"
 
 
+class Cancelled(LoupeError):
+    """Somebody stopped it from outside; its run has the status `cancelled`."""
+
+    code = "cancelled"
+
+
 class Damaged(LoupeError):
     """The evidence itself is not whole."""
 
@@ -280,6 +292,18 @@ class ModelRefused(ProviderError):
         self.status = status
         self.body = body
         self.retry_after = retry_after
+
+
+class RateLimited(ModelRefused):
+    """The provider wants to be asked later; `retry_after` says when, if it said so."""
+
+    code = "rate_limited"
+
+
+class QuotaExhausted(ModelRefused):
+    """The quota or the money at the provider is used up: waiting does not help."""
+
+    code = "quota_exhausted"
 
 
 class ReplayMismatch(BaseException):
