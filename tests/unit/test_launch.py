@@ -171,7 +171,17 @@ def test_a_sitecustomize_of_the_users_own_is_imported_too(workdir: Path, monkeyp
     ("code", "exit_code", "says", "status"),
     [
         ("raise ValueError('x')", 1, "ValueError: x", "error"),
-        ("raise SystemExit('a text')", 1, "a text", "ok"),  # nobody is told of a bare one
+        ("raise SystemExit('a text')", 1, "a text", "error"),
+        ("raise SystemExit(3)", 3, "", "error"),
+        ("def main():\n    return 4\nraise SystemExit(main())", 4, "", "error"),
+        (
+            "def main():\n    return 0\nif True:\n    with open(__file__):\n        raise SystemExit(main())",
+            0,
+            "",
+            "ok",
+        ),
+        ("raise SystemExit", 0, "", "ok"),
+        ("try:\n    raise SystemExit(5)\nexcept SystemExit:\n    pass", 0, "", "ok"),
         ("import sys; sys.exit('a text')", 1, "a text", "error"),
         ("exit(3)", 3, "", "error"),
         ("import sys; sys.exit(None)", 0, "", "ok"),
@@ -191,6 +201,25 @@ def test_a_programs_end_is_its_own(workdir: Path, code: str, exit_code: int, say
     (run,) = store.runs()
     assert run.status == status
     store.close()
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "verdict"), [("3", "3", "pass"), ("3", "4", "diverged"), ("0", "3", "diverged")]
+)
+def test_a_replay_compares_a_bare_exit(workdir: Path, then: str, now: str, verdict: str) -> None:
+    write(
+        workdir,
+        "s.py",
+        "import os\nimport agentloupe\nagentloupe.check('begun', True)\nraise SystemExit(int(os.environ['CODE']))\n",
+    )
+    ran, _ = start(workdir, "python", "s.py", more={"CODE": then})
+    assert ran.code == int(then)
+    store = opened(workdir)
+    report = replay_command(ran.runs[0], ["python", "s.py"], store=store, environment={"CODE": now})
+    store.close()
+    assert report.verdict == verdict, report
+    if verdict == "diverged":
+        assert f"exit code {now}, the recorded one with {then}" in report.text()
 
 
 def test_a_traceback_is_the_very_same(workdir: Path) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import cast
@@ -407,28 +407,56 @@ class Recorder:
 
     def end(self, status: OutcomeStatus, output: Json, facts: Attrs) -> None:
         """Stores `run.finished` and gives the run up. Later calls are kept out. Never raises; only the first counts."""
-        if self.schedule is not None:
-            self.schedule.leave_waiting()
-        with self._lock:
-            if self._over:
-                return
-            self._leave_streams()
-            self._over = True
-        if self.schedule is not None:
-            self.schedule.close()
+        if not self._shut():
+            return
         try:
             clean = self._scrubbed(output, "result")
             self._lower_for(unrecordable_in(clean.value), "the run's result")
-            for call in (cast("_Turn", perform.token).call for perform in self._going_on.values()):
-                in_turn = self._scheduled and call.kind != "agent" and "unseen" not in call.attrs
-                if call.effect == "write" or not in_turn:
-                    self._covered.lower("limited_replay", f"{call.kind} {call.name} had not ended when the run did")
+            self._lower_for_going_on()
             self._store_end(status, clean, self._clean_facts({**facts, **self._outside(status)}))
         except Exception as fault:  # noqa: BLE001  # see decide
             self._trouble(fault)
         finally:
             self._book.close()
             self._check_book()
+
+    def hand_over(self, ends: Mapping[OutcomeStatus, Attrs]) -> dict[OutcomeStatus, Attrs]:
+        """Gives the run up without its end, which somebody else will know and write.
+
+        Args:
+            ends: the ends that it may have, each with its facts; `ok` the last one.
+
+        Returns:
+            All facts of each; empty where the run is over already.
+        """
+        if not self._shut():
+            return {}
+        self._lower_for_going_on()
+        known: dict[OutcomeStatus, Attrs] = {
+            status: self._end_facts(self._clean_facts({**f, **self._outside(status)})) for status, f in ends.items()
+        }
+        self._book.close()
+        self._check_book()
+        return known
+
+    def _shut(self) -> bool:
+        """Keeps later calls out; `False` where the run is over already."""
+        if self.schedule is not None:
+            self.schedule.leave_waiting()
+        with self._lock:
+            if self._over:
+                return False
+            self._leave_streams()
+            self._over = True
+        if self.schedule is not None:
+            self.schedule.close()
+        return True
+
+    def _lower_for_going_on(self) -> None:
+        for call in (cast("_Turn", perform.token).call for perform in self._going_on.values()):
+            in_turn = self._scheduled and call.kind != "agent" and "unseen" not in call.attrs
+            if call.effect == "write" or not in_turn:
+                self._covered.lower("limited_replay", f"{call.kind} {call.name} had not ended when the run did")
 
     def _outside(self, status: OutcomeStatus) -> Attrs:
         """Lowers the coverage for tools that were not seen at the boundary; their names as a fact of the run's end.
@@ -445,17 +473,22 @@ class Recorder:
         return {"undecorated": list[Json]((*ran, *unseen))} if ran or unseen else {}
 
     def _store_end(self, status: OutcomeStatus, clean: Scrubbed, facts: Attrs) -> None:
+        attrs = self._end_facts(facts)
+        if clean.removed:
+            attrs["removed"] = list[Json](clean.removed)
+        outcome = Outcome(status=status, output=clean.value, attrs=attrs)
+        with self._lock:
+            self._book.append(self._scribe.finished(outcome, ambient.now()), last=True)
+
+    def _end_facts(self, facts: Attrs) -> dict[str, Json]:
+        """What is said of the run when it ends."""
         self._book.check()
         if self._book.failed is not None:
             self._covered.lower("lossy", f"the store failed meanwhile ({error_name(self._book.failed)})")
         attrs: dict[str, Json] = {**facts, "coverage": self._covered.level, "dropped": self._book.dropped}
         if self._covered.notes:
             attrs["coverage_notes"] = [scrub_text(note, self.rules) for note in self._covered.notes]
-        if clean.removed:
-            attrs["removed"] = list[Json](clean.removed)
-        outcome = Outcome(status=status, output=clean.value, attrs=attrs)
-        with self._lock:
-            self._book.append(self._scribe.finished(outcome, ambient.now()), last=True)
+        return attrs
 
     # --- calls --------------------------------------------------------------------------------------------------------
 

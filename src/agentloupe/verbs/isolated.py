@@ -20,9 +20,10 @@ from typing import Final, cast
 from agentloupe import __version__
 from agentloupe.engine.expectations import Expected, read_expected
 from agentloupe.engine.guard import placeholder_keys, unshare_command, without_credentials
-from agentloupe.engine.report import Level, ReplayReport, report_from_json
+from agentloupe.engine.report import Divergence, Level, ReplayReport, report_from_json
 from agentloupe.engine.tape import Tape
-from agentloupe.ports.protocols import Opener, Store
+from agentloupe.ports import codecs
+from agentloupe.ports.protocols import Opener, Session, Store
 from agentloupe.ports.recording import Recording
 from agentloupe.ports.surroundings import outside
 from agentloupe.verbs import launch
@@ -51,6 +52,8 @@ GRACE_SECONDS: Final = 10.0
 
 _NAMESPACE: Final = "child process in an empty network namespace"
 _HOOKED: Final = "child process with an audit hook"
+_UNSEEN: Final = "unseen"
+"""File beside the report of a program that left by an exit whose code it could not see itself."""
 _NATIVE: Final = "native sockets"
 
 
@@ -193,8 +196,8 @@ class _Child:
 
     def _read(self, file: Path, code: int | None, isolation: str) -> ReplayReport:
         try:
-            record = loads(file.read_bytes())
-            return report_from_json(cast("dict[str, Json]", record))
+            report = report_from_json(cast("dict[str, Json]", loads(file.read_bytes())))
+            return self._compared(report, code) if file.with_name(_UNSEEN).exists() else report
         except FileNotFoundError:
             ended = f"was ended after {self.timeout:g} s" if code is None else f"ended with code {code}"
             return ReplayReport(
@@ -207,6 +210,20 @@ class _Child:
                 version=__version__,
                 message=f"the child process {ended} and left no report",
             )
+
+    def _compared(self, report: ReplayReport, code: int | None) -> ReplayReport:
+        """The report of a program whose exit code is seen only here."""
+        last = self.tape.finished
+        was = last.attrs.get("exit_code") if last is not None else None
+        if last is None or not isinstance(was, int) or code == was or not report.passed or report.level == "flow":
+            return report
+        found = Divergence(
+            kind="result_changed",
+            sequence=last.sequence,
+            message=f"the program ended with exit code {code}, the recorded one with {was}",
+        )
+        levels = {**report.levels, "state": False, "content": False}
+        return replace(report, verdict="diverged", divergence=found, levels=levels)
 
 
 def _entry(entry: Expected) -> Json:
@@ -265,6 +282,15 @@ class ReplayLaunch:
         elif not self.replayer.stopped:
             self.replayer.stand_still()
         self._give_up()
+
+    def ended_unseen(self, session: Session) -> bool:
+        """The program left by an exit: the recorded one stands for it, and the parent, who sees the code, compares."""
+        self._file.with_name(_UNSEEN).touch()
+        last = self.tape.finished
+        if last is None or last.attrs.get("error_class") != "SystemExit":
+            return False
+        session.failed(cast("SystemExit", codecs.decode(self.tape.recording.body(last.output_digest))))
+        return True
 
     def ended(self, error: BaseException | None) -> None:
         """The program has ended; its own exit code says nothing about the replay."""

@@ -13,9 +13,10 @@ import sys
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
+from opcode import opname
 from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn, Protocol, cast
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, cast
 
 from agentloupe.ports import ambient
 from agentloupe.ports.protocols import Boundary, Opener, Opening, Perform, Serve, Session
@@ -26,6 +27,9 @@ from agentloupe.verbs.onstart.sitecustomize import HERE, SPEC
 from agentloupe.words.call import Attrs, Call
 from agentloupe.words.errors import ReplayMismatch, UsageError
 from agentloupe.words.jsontext import Json, dumps
+
+if TYPE_CHECKING:
+    from agentloupe.verbs.sessions import RecordSession
 
 __all__ = ["OPENERS", "Launch", "begin", "leave_at_once", "main_name"]
 
@@ -110,7 +114,7 @@ class _Ending:
         self._whole = whole
         self._left = left
         self._pid = os.getpid()
-        self._exits = _Exits()
+        self._exits = whole.began = _Exits()
 
     def __call__(self) -> None:
         if self._pid != os.getpid():
@@ -120,8 +124,9 @@ class _Ending:
             self._watched()
         self._left.close()
         error = self._exits.found()
+        unseen = getattr(self._launch, "ended_unseen", None) if error is None and self._exits.unseen() else None
         with suppress(ReplayMismatch):  # the verdict is in what the launch has to say
-            self._whole.ended(error)
+            self._whole.ended(error, unseen)
         self._launch.ended(error)
 
     def at_once(self, status: int) -> NoReturn:
@@ -136,8 +141,8 @@ class _Ending:
 class _Exits:
     """Notices with what the program ends: Python tells nobody the exit code of `sys.exit`.
 
-    An exit may be caught again. It ended the program if the outermost frame has done nothing since. A bare
-    `raise SystemExit(n)` is not seen.
+    An exit may be caught again. It ended the program if the outermost frame has done nothing since. Of a bare
+    `raise SystemExit(n)` is seen that the outermost frame did not return (`unseen`), and not the code.
     """
 
     def __init__(self) -> None:
@@ -145,6 +150,7 @@ class _Exits:
 
         self.seen: SystemExit | None = None
         self._outermost: FrameType | None = None
+        self._main: FrameType | None = None
         self._at = -1
         self._follow(sys, "exit")
         self._follow(_sitebuiltins.Quitter, "__call__")
@@ -164,11 +170,19 @@ class _Exits:
         setattr(owner, name, followed)
 
     def _note(self, code: object) -> None:
-        if threading.current_thread() is threading.main_thread():
-            frame = sys._getframe()  # pyright: ignore[reportPrivateUsage]  # the documented way to one's own stack
-            while frame.f_back is not None:
-                frame = frame.f_back
+        if (frame := _outermost_frame()) is not None:
             self.seen, self._outermost, self._at = SystemExit(code), frame, frame.f_lasti
+
+    def __call__(self) -> None:
+        """The program has made its first call: the frame that it runs in is looked at when it has ended."""
+        self._main = _outermost_frame()
+
+    def unseen(self) -> bool:
+        """Whether the program was left by an exit that nobody saw: its frame stands, and not at a return."""
+        main = self._main
+        if main is None or hasattr(sys, "ps1"):
+            return False
+        return not opname[main.f_code.co_code[main.f_lasti]].startswith("RETURN")
 
     def found(self) -> BaseException | None:
         """What ended the program: an exception that nobody caught, or an exit."""
@@ -179,6 +193,16 @@ class _Exits:
             return uncaught
         still = self._outermost is None or self._outermost.f_lasti == self._at
         return self.seen if still else None
+
+
+def _outermost_frame() -> FrameType | None:
+    """The frame in which the main thread runs the program; `None` in another thread."""
+    if threading.current_thread() is not threading.main_thread():
+        return None
+    frame = sys._getframe()  # pyright: ignore[reportPrivateUsage]  # the documented way to one's own stack
+    while frame.f_back is not None:
+        frame = frame.f_back
+    return frame
 
 
 def main_name() -> str:
@@ -201,6 +225,7 @@ class _WholeProgram:
 
     def __init__(self, opener: Opener) -> None:
         self.boundary: Boundary = self
+        self.began: Callable[[], None] | None = None
         self._opener = opener
         self._session: Session | None = None
         self._opening = plain.RLock()
@@ -236,6 +261,8 @@ class _WholeProgram:
         """A call that belongs to no run: from here on the program as a whole is one."""
         if self._session is None:
             self._begin()
+            if self.began is not None:
+                self.began()
         return cast("Session", self._session).boundary.decide(call)
 
     def _begin(self) -> None:
@@ -280,9 +307,12 @@ class _WholeProgram:
         if hasattr(run, "forked"):
             cast("Any", run).forked()
 
-    def ended(self, error: BaseException | None) -> None:
-        """The program has ended: so does the run around it, if there is one."""
-        if self._session is None:
+    def ended(self, error: BaseException | None, unseen: Callable[[Session], bool] | None = None) -> None:
+        """The program has ended: so does the run around it, if there is one.
+
+        `unseen`: it left by an exit whose code is not known; asked whether the run gets its end by that.
+        """
+        if self._session is None or (unseen is not None and unseen(self._session)):
             return
         if error is None:
             self._session.finished(None)
@@ -300,6 +330,7 @@ class _RecordLaunch:
         from agentloupe.verbs.sessions import RecordOpener, default_store, new_schedule, settings_here
 
         db, notes = spec.get("db"), spec.get("notes")
+        self._parent = spec.get("parent")
         self._notes = Path(notes) / f"{os.getpid()}.jsonl" if isinstance(notes, str) else None
         self._recording = RecordOpener(
             default_store(str(db)) if db else None,
@@ -326,6 +357,15 @@ class _RecordLaunch:
             whole = row is not None and row.ended_at is not None and row.coverage != "lossy"
             models = session.recorder.model_calls > 0
             self._note({"fared": session.run_id, "kept": row is not None, "whole": whole, "models": models})
+
+    def ended_unseen(self, session: Session) -> bool:
+        """Leaves the end to the command that started this very process, and sees its exit code."""
+        if os.getppid() != self._parent or self._notes is None:
+            return False
+        ends = cast("RecordSession", session).hand_over()
+        if ends:
+            self._note({"left": session.run_id, "ends": {status: dict(facts) for status, facts in ends.items()}})
+        return True
 
     def _note(self, note: dict[str, Json]) -> None:
         if self._notes is None:

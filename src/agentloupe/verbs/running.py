@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
+from typing import IO, cast
 
 from agentloupe.ports.protocols import Store
 from agentloupe.ports.settings import load
 from agentloupe.store.opening import open_url
 from agentloupe.verbs import launch
 from agentloupe.verbs.children import run_child
+from agentloupe.verbs.sessions import end_left
+from agentloupe.words.call import Attrs
 from agentloupe.words.errors import LoupeError
 from agentloupe.words.jsontext import Json, loads
 
@@ -33,6 +36,7 @@ class Ran:
         lost: those of which nothing was stored.
         failed: why a Python program could not be recorded.
         models: whether any model was asked.
+        left: those whose end is to be written here, where the exit code is seen, with what is known of it.
     """
 
     code: int
@@ -43,6 +47,7 @@ class Ran:
     lost: set[str] = field(default_factory=set[str])
     failed: list[str] = field(default_factory=list[str])
     models: bool = False
+    left: dict[str, Mapping[str, Attrs]] = field(default_factory=dict[str, Mapping[str, Attrs]])
 
     def said(self) -> list[str]:
         """What a person should know, a line each; loud where nothing useful was recorded."""
@@ -108,7 +113,7 @@ def run_recorded(
         notes = Path(folder) / "notes"
         notes.mkdir()
         fields: dict[str, Json] = {"name": name, "tags": list[Json](tags), "task_id": task_id, "db": db}
-        fields |= {"argv": list[Json](script), "notes": str(notes)}
+        fields |= {"argv": list[Json](script), "notes": str(notes), "parent": os.getpid()}
         fields |= {} if watch is None else {"watch": str(watch)}
         spec = launch.write_spec(Path(folder) / "spec.json", "record", fields)
         out = None if output is None else output.fileno()
@@ -120,6 +125,7 @@ def run_recorded(
             insist=insist,
         )
         ran = _read(notes, code)
+    _end(ran, db)
     _look_up(ran, db)
     return ran
 
@@ -145,10 +151,23 @@ def _take(ran: Ran, note: Json) -> None:
         case {"fared": str(run_id), "kept": bool(kept), "whole": bool(whole), "models": bool(models)}:
             (ran.whole if whole else ran.cut if kept else ran.lost).add(run_id)
             ran.models = ran.models or models
+        case {"left": str(run_id), "ends": dict(ends)}:
+            ran.left[run_id] = cast("Mapping[str, Attrs]", ends)
         case {"failed": str(why)}:
             ran.failed.append(why)
         case _:
             pass
+
+
+def _end(ran: Ran, db: str | None) -> None:
+    """Ends the runs that a program left by an exit which it could not see itself."""
+    for run_id, ends in ran.left.items():
+        with suppress(LoupeError):  # it stays interrupted, which is said of it below
+            store = open_url(load().db if db is None else db, create=False)
+            end_left(store, run_id, ends, ran.code)
+            store.close()
+        for found in (ran.whole, ran.cut, ran.lost):
+            found.discard(run_id)
 
 
 def _look_up(ran: Ran, db: str | None) -> None:

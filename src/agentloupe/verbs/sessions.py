@@ -6,7 +6,7 @@ import atexit
 import logging
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from agentloupe.ports.schedule.core import Schedule
 from agentloupe.ports.scribe import Scribe, Started
 from agentloupe.ports.settings import Settings, load
 from agentloupe.verbs import snapshot
-from agentloupe.words.call import OutcomeStatus
+from agentloupe.words.call import Attrs, Outcome, OutcomeStatus
 from agentloupe.words.errors import LoupeError, StoreError, Unrecordable
 from agentloupe.words.event import Head
 from agentloupe.words.jsontext import Json
@@ -29,6 +29,7 @@ __all__ = [
     "RecordOpener",
     "RecordSession",
     "default_store",
+    "end_left",
     "open_session",
     "rules_of",
     "settings_here",
@@ -303,10 +304,12 @@ class RecordSession:
         if isinstance(error, SystemExit) and not error.code:
             self.finished(None)
             return
-        facts: dict[str, Json] = {"error_class": error_name(error)}
-        # Only our own messages are known to hold no payload; an event can never be erased.
-        facts["error"] = f"{error_name(error)}: {error.message}" if isinstance(error, LoupeError) else error_name(error)
-        self._end(status_of(error), lambda: codecs.encode(error).wire, facts)
+        self._end(status_of(error), lambda: codecs.encode(error).wire, _error_facts(error))
+
+    def hand_over(self) -> dict[str, Attrs]:
+        """Leaves the end to whoever sees the program's exit code (`end_left`): the facts of a bad end and of a good one."""
+        ends: dict[OutcomeStatus, Attrs] = {"error": _error_facts(SystemExit(1)), "ok": {}}
+        return {**self.recorder.hand_over(ends)}
 
     def _end(self, status: OutcomeStatus, output: Callable[[], Json], facts: dict[str, Json]) -> None:
         try:
@@ -321,6 +324,35 @@ class RecordSession:
                 "client = loupe.wrap(client)",
                 self.run_id,
             )
+
+
+def _error_facts(error: BaseException) -> dict[str, Json]:
+    name = error_name(error)
+    # Only our own messages are known to hold no payload; an event can never be erased.
+    said = f"{name}: {error.message}" if isinstance(error, LoupeError) else name
+    return {"error_class": name, "error": said}
+
+
+def end_left(store: Store, run_id: str, ends: Mapping[str, Attrs], code: int) -> None:
+    """Writes the end of a run that `RecordSession.hand_over` left, now that the program's exit code is known.
+
+    Raises:
+        LoupeError: the run cannot be taken over or written; it stays as it is, interrupted.
+    """
+    from agentloupe.store.owners import this_process
+
+    started = store.events(run_id, limit=1)[0]
+    writer = store.take_over(run_id, project.Projector, owner=this_process())
+    status: OutcomeStatus = "error" if code else "ok"
+    output: Json = codecs.encode(SystemExit(code)).wire if code else {"result": codecs.encode(None).wire}
+    scribe = Scribe(trace_id=started.trace_id or "", root_span=started.span_id or "", epoch=writer.owner.epoch)
+    entry = scribe.finished(
+        Outcome(status=status, output=output, attrs={**ends[status], "exit_code": code}), ambient.now()
+    )
+    try:
+        writer.append(entry.drafts, entry.bodies, entry.durability)
+    finally:
+        writer.close()
 
 
 def open_session(opening: Opening) -> Session:
