@@ -115,3 +115,28 @@ def test_tags_can_be_set_and_a_run_deleted(client: TestClient, store: Store) -> 
     run = good(client.get("/api/runs/made"))
     assert (run["erased"], run["coverage"], run["cost"]) == (True, "limited_replay", None)
     assert good(client.get("/api/runs/made/steps"))["total"] == 0
+
+
+def test_values_to_filter_by_come_with_their_counts(client: TestClient, store: Store) -> None:
+    put(store, Maker("a", None, tags=["x"]).finish())
+    put(store, Maker("b", None, tags=["x"], parent_run_id="a", forked_from_step=0).finish())
+    found = good(client.get("/api/runs?facets=1"))["facets"]
+    assert {"value": "x", "count": 2} in found["tags"]
+    assert found["statuses"] == [{"value": "ok", "count": 2}]
+    assert [r["id"] for r in good(client.get("/api/runs?forks=1"))["items"]] == ["a"]
+    assert good(client.get("/api/runs?misses=1"))["total"] == 0
+    assert good(client.get("/api/runs?coverage=full"))["total"] == 2
+    assert [r["id"] for r in good(client.get("/api/runs?q=b"))["items"]] == ["b"]
+
+
+def test_metrics_are_in_the_form_of_prometheus(client: TestClient, store: Store) -> None:
+    put(store, weather_like("a-secret-name"))
+    client.get("/api/runs/a-secret-name")
+    text = client.get("/metrics").text
+    assert 'loupe_runs{coverage="full"} 1' in text
+    assert 'loupe_http_requests_total{method="GET",route="/api/runs/{run_id}",status="200"} 1' in text
+    assert "# TYPE loupe_http_request_seconds histogram" in text
+    assert "a-secret-name" not in text
+    names = {line.split("{")[0].split(" ")[0] for line in text.splitlines() if not line.startswith("#")}
+    told = {line.split(" ")[2] for line in text.splitlines() if line.startswith("# TYPE")}
+    assert {n.removesuffix("_bucket").removesuffix("_count").removesuffix("_sum") for n in names} == told

@@ -309,8 +309,15 @@ class Store(Protocol):
         """Rows of runs, newest first."""
         ...
 
-    def count(self, wanted: RunFilter | None = None) -> int:
-        """How many runs `runs` would give without its limit."""
+    def count(self, wanted: RunFilter | None = None, *, most: int | None = None) -> int:
+        """How many runs `runs` would give without its limit; where there are more than `most`, `most`, or the right number."""
+        ...
+
+    def facets(self, name: str, limit: int = 50) -> list[tuple[str, int]]:
+        """Values that lists can be filtered by, and how many runs have each, the most frequent first.
+
+        `name`: agent, model, tool, tag, status, coverage, missed, forked. An interrupted run counts as running here.
+        """
         ...
 
     def steps(self, run_id: str, *, first: int = 0, limit: int | None = None) -> list[Step]:

@@ -30,6 +30,9 @@ from agentloupe.server.routes import (
     transcript,
 )
 from agentloupe.server.routes import (
+    metrics as metrics_routes,
+)
+from agentloupe.server.routes import (
     settings as settings_routes,
 )
 from agentloupe.server.schemas.common import ERRORS
@@ -50,6 +53,7 @@ _ROUTERS = (
     exchange.router,
     stream.router,
     settings_routes.router,
+    metrics_routes.router,
     page.router,  # the last one: it answers to every other address
 )
 

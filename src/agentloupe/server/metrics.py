@@ -91,9 +91,8 @@ class Measured:
 _HELP: Final[Mapping[str, tuple[str, str]]] = {
     "loupe_runs": ("gauge", "Runs that are stored, by coverage: full ones can be replayed."),
     "loupe_runs_by_status": ("gauge", "Runs that are stored, by status."),
-    "loupe_forks": ("gauge", "Runs that are forks."),
+    "loupe_runs_with_forks": ("gauge", "Runs that forks were made of."),
     "loupe_runs_with_misses": ("gauge", "Forks that asked their cassette for something that was never recorded."),
-    "loupe_store_bytes": ("gauge", "Size of the store's file."),
     "loupe_jobs": ("gauge", "Jobs, by kind and status."),
     "loupe_queue_depth": ("gauge", "Jobs that wait for a worker."),
     "loupe_replays_total": ("counter", "Replays that were done as jobs, by verdict."),

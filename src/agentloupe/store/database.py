@@ -19,7 +19,7 @@ from typing import Literal
 
 from agentloupe.ports.schedule import plain
 from agentloupe.store.faults import as_ours
-from agentloupe.store.schema import APPLICATION_ID, SCHEMA, TABLES
+from agentloupe.store.schema import APPLICATION_ID, SCHEMA, TABLES, UPGRADES
 from agentloupe.words.errors import Corrupt, StoreBusy, StoreError, StoreReadOnly, VersionUnknown
 
 __all__ = ["Connection", "Database"]
@@ -144,6 +144,9 @@ class Database:
                 self._may_become_a_store(create)
                 self._make(conn)
                 found = _identity(conn)
+            elif found[0] == APPLICATION_ID and 1 <= found[1] < SCHEMA:
+                self._upgrade(conn, found[1])
+                found = _identity(conn)
         except sqlite3.Error as error:
             raise as_ours(error, self.path) from error
         finally:
@@ -195,6 +198,24 @@ class Database:
                     conn.execute(statement)
                 conn.execute(f"PRAGMA application_id = {APPLICATION_ID}")
                 conn.execute(f"PRAGMA user_version = {SCHEMA}")
+            conn.execute("COMMIT")
+        except BaseException:
+            _roll_back(conn)
+            raise
+
+    def _upgrade(self, conn: Connection, version: int) -> None:
+        """Brings an older file up to date. Several processes may try at once: one does it."""
+        if self.mode != "rw":
+            raise StoreReadOnly(
+                f"store {self.path} has the older schema {version}", hint="open it once where it can be written"
+            )
+        conn.execute(f"PRAGMA busy_timeout = {round(BUSY_SECONDS * 1000)}").fetchone()
+        conn.execute("BEGIN IMMEDIATE")
+        try:
+            for newer in range(_identity(conn)[1] + 1, SCHEMA + 1):
+                for statement in UPGRADES[newer]:
+                    conn.execute(statement)
+            conn.execute(f"PRAGMA user_version = {SCHEMA}")
             conn.execute("COMMIT")
         except BaseException:
             _roll_back(conn)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -10,7 +11,7 @@ from agentloupe.ports.protocols import Durability, Fold, NewFold, RunWriter, Siz
 from agentloupe.ports.recording import GetBodies, Recording
 from agentloupe.ports.schedule import plain
 from agentloupe.store.owners import alive, check_gone
-from agentloupe.store.queries import FacetKey, facets_of_steps, matches
+from agentloupe.store.queries import FORKED, LISTED, FacetKey, facets_of_run, facets_of_steps, matches
 from agentloupe.store.sealing import seal_drafts, whole_chain
 from agentloupe.words.canonical import digest_bytes
 from agentloupe.words.errors import Corrupt, OwnerAlive, RunNotFound, StoreError
@@ -54,6 +55,9 @@ class _Kept:
         if run.status == "running" and (self.owner is None or not alive(self.owner)):
             run = replace(run, status="interrupted")
         return run if self.tags is None else replace(run, tags=self.tags)
+
+
+_NONE: frozenset[FacetKey] = frozenset()
 
 
 class MemoryStore:
@@ -166,13 +170,33 @@ class MemoryStore:
     def _wanted(self, wanted: RunFilter) -> list[Run]:
         with self._lock:
             shown = [(kept.shown(), kept) for kept in self._runs.values()]
-            found = [(run, kept) for run, kept in shown if run is not None and matches(run, kept.facets(), wanted)]
+            parents = {run.parent_run_id for run, _ in shown if run is not None}
+            found = [
+                (run, kept)
+                for run, kept in shown
+                if run is not None and matches(run, kept.facets() | ({FORKED} if run.id in parents else _NONE), wanted)
+            ]
         found.sort(key=lambda pair: (pair[0].started_at, pair[1].number), reverse=True)
         return [run for run, _ in found]
 
-    def count(self, wanted: RunFilter | None = None) -> int:
+    def count(self, wanted: RunFilter | None = None, *, most: int | None = None) -> int:
         """See `ports.Store.count`."""
-        return len(self._wanted(wanted or RunFilter()))
+        found = len(self._wanted(wanted or RunFilter()))
+        return found if most is None else min(found, most)
+
+    def facets(self, name: str, limit: int = 50) -> list[tuple[str, int]]:
+        """See `ports.Store.facets`."""
+        kind = LISTED[name]
+        with self._lock:
+            shown = [(kept.shown(), kept) for kept in self._runs.values()]
+        parents = {run.parent_run_id for run, _ in shown if run is not None}
+        counts: Counter[str] = Counter()
+        for run, kept in shown:
+            if run is None:
+                continue
+            have = kept.facets() | facets_of_run(run) | ({FORKED} if run.id in parents else _NONE)
+            counts.update(value for facet, value in have if facet is kind)
+        return sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))[:limit]
 
     def steps(self, run_id: str, *, first: int = 0, limit: int | None = None) -> list[Step]:
         """See `ports.Store.steps`."""

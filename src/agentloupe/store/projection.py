@@ -74,7 +74,8 @@ class Projection:
 
     def _facets(self, run: Run) -> frozenset[FacetKey]:
         """Facets of the run's row; most rows of a run differ only in sums."""
-        of_what = (run.status, run.tags, run.error, run.agent, run.task_id, run.trace_id, run.parent_run_id)
+        of_whom = (run.agent, run.name, run.task_id, run.trace_id, run.parent_run_id)
+        of_what = (*of_whom, run.status, run.tags, run.error, run.coverage, run.counts.miss > 0)
         if of_what != self._seen:
             self._seen, self._facets_seen = of_what, frozenset(facets_of_run(run))
         return self._facets_seen

@@ -6,13 +6,24 @@ list is one walk along an index, however many runs there are.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import IntEnum
 
 from agentloupe.words.run import Run, RunFilter
 from agentloupe.words.step import Step
 
-__all__ = ["Facet", "FacetKey", "facets_of_run", "facets_of_steps", "matches", "select_runs"]
+__all__ = [
+    "FORKED",
+    "LISTED",
+    "UNCOUNTED",
+    "Facet",
+    "FacetKey",
+    "facets_of_run",
+    "facets_of_steps",
+    "matches",
+    "select_runs",
+    "wanted_facets",
+]
 
 
 class Facet(IntEnum):
@@ -26,9 +37,30 @@ class Facet(IntEnum):
     PARENT = 6
     TOOL = 7
     ERROR = 8
+    MODEL = 9
+    COVERAGE = 10
+    MISSED = 11
+    FORKED = 12
+    NAME = 13
 
 
 FacetKey = tuple[Facet, str]
+
+FORKED: FacetKey = (Facet.FORKED, "")
+"""Of a run that forks were made of. The only facet that does not follow from the run itself; a trigger sets it."""
+LISTED: Mapping[str, Facet] = {
+    "agent": Facet.AGENT,
+    "model": Facet.MODEL,
+    "tool": Facet.TOOL,
+    "tag": Facet.TAG,
+    "status": Facet.STATUS,
+    "coverage": Facet.COVERAGE,
+    "missed": Facet.MISSED,
+    "forked": Facet.FORKED,
+}
+"""Facets whose values can be asked for, by name."""
+UNCOUNTED = (Facet.TASK, Facet.TRACE)
+"""Facets that nearly every run has a value of its own of: how many have one is not kept."""
 
 
 def facets_of_run(run: Run) -> set[FacetKey]:
@@ -39,6 +71,9 @@ def facets_of_run(run: Run) -> set[FacetKey]:
         (Facet.TASK, run.task_id),
         (Facet.TRACE, run.trace_id),
         (Facet.PARENT, run.parent_run_id),
+        (Facet.COVERAGE, run.coverage),
+        (Facet.NAME, run.name),
+        (Facet.MISSED, "" if run.counts.miss else None),
     )
     found = {(kind, value) for kind, value in single if value is not None}
     found.update((Facet.TAG, tag) for tag in run.tags)
@@ -48,11 +83,13 @@ def facets_of_run(run: Run) -> set[FacetKey]:
 
 
 def facets_of_steps(steps: Iterable[Step]) -> set[FacetKey]:
-    """Tools that were called and classes of errors that happened."""
+    """Tools that were called, models that were asked, and classes of errors that happened."""
     found: set[FacetKey] = set()
     for step in steps:
         if step.kind == "tool":
             found.add((Facet.TOOL, step.name))
+        elif step.kind == "llm" and step.model is not None:
+            found.add((Facet.MODEL, step.model))
         if step.error_class:
             found.update(_error_names(step.error_class))
     return found
@@ -70,21 +107,31 @@ def wanted_facets(wanted: RunFilter) -> list[FacetKey]:
         (Facet.TASK, wanted.task_id),
         (Facet.TRACE, wanted.trace_id),
         (Facet.PARENT, wanted.parent_run_id),
+        (Facet.NAME, wanted.name),
         (Facet.ERROR, wanted.error),
+        (Facet.MISSED, "" if wanted.missed else None),
+        (Facet.FORKED, "" if wanted.forked else None),
         (Facet.TAG, wanted.tag),
         (Facet.TOOL, wanted.tool),
+        (Facet.MODEL, wanted.model),
+        (Facet.COVERAGE, wanted.coverage),
         (Facet.AGENT, wanted.agent),
         (Facet.STATUS, "running" if wanted.status == "interrupted" else wanted.status),
     )
     return [(kind, value) for kind, value in asked if value is not None]
 
 
-def select_runs(what: str, wanted: RunFilter, *, paged: bool = True) -> tuple[str, list[object]]:
+def select_runs(
+    what: str, wanted: RunFilter, *, paged: bool = True, rarest: Mapping[FacetKey, int] | None = None
+) -> tuple[str, list[object]]:
     """SQL and its arguments that select `what` (columns of runs `r`), newest first.
 
+    `rarest` tells how many runs have a facet: the rarest one is walked along, and the others are looked up.
     `interrupted` selects what says `running`: whether the owner lives is seen on reading.
     """
     facets = wanted_facets(wanted)
+    if rarest is not None:
+        facets.sort(key=lambda facet: rarest.get(facet, 0))
     where = ["r.row IS NOT NULL"]
     args: list[object] = []
     source = "runs r"

@@ -2,16 +2,69 @@
 
 from __future__ import annotations
 
-__all__ = ["APPLICATION_ID", "SCHEMA", "TABLES", "event_key", "keys_of_run"]
+from collections.abc import Mapping
+
+__all__ = ["APPLICATION_ID", "SCHEMA", "TABLES", "UPGRADES", "event_key", "keys_of_run"]
 
 APPLICATION_ID = 0x4C6F7570
 """`Loup` in ASCII: what `file(1)` and we recognise a store by."""
 
-SCHEMA = 1
+SCHEMA = 2
 """`user_version` of the file. Raised when a table changes; a newer one is refused."""
 
 _RUN_BITS = 32
 _LAST = (1 << _RUN_BITS) - 1
+
+_COUNTS = (
+    # How many runs have a facet: what lists say they hold, and what they can be filtered by. Tasks (4) and traces (5)
+    # have about as many values as there are runs.
+    """CREATE TABLE facet_counts(
+        kind INTEGER NOT NULL,
+        value TEXT NOT NULL,
+        runs INTEGER NOT NULL,
+        PRIMARY KEY(kind, value)
+    ) WITHOUT ROWID""",
+    """CREATE TRIGGER facets_are_counted AFTER INSERT ON facets WHEN NEW.kind NOT IN (4, 5) BEGIN
+        INSERT INTO facet_counts(kind, value, runs) VALUES (NEW.kind, NEW.value, 1)
+            ON CONFLICT(kind, value) DO UPDATE SET runs = runs + 1;
+    END""",
+    """CREATE TRIGGER facets_are_counted_off AFTER DELETE ON facets WHEN OLD.kind NOT IN (4, 5) BEGIN
+        UPDATE facet_counts SET runs = runs - 1 WHERE kind = OLD.kind AND value = OLD.value;
+        DELETE FROM facet_counts WHERE kind = OLD.kind AND value = OLD.value AND runs <= 0;
+    END""",
+    # That forks were made of a run (12) is seen when a fork names its parent (6), or, where the fork was there first,
+    # when the parent gets its status (2), which every run has.
+    """CREATE TRIGGER forks_mark_their_parent AFTER INSERT ON facets WHEN NEW.kind = 6 BEGIN
+        INSERT INTO facets(kind, value, started_at, rid)
+            SELECT 12, '', p.started_at, p.rid FROM runs p WHERE p.id = NEW.value AND p.started_at IS NOT NULL
+            ON CONFLICT DO NOTHING;
+    END""",
+    """CREATE TRIGGER parents_find_their_forks AFTER INSERT ON facets WHEN NEW.kind = 2 BEGIN
+        INSERT INTO facets(kind, value, started_at, rid)
+            SELECT 12, '', NEW.started_at, NEW.rid WHERE EXISTS (
+                SELECT 1 FROM runs p JOIN facets f ON f.kind = 6 AND f.value = p.id WHERE p.rid = NEW.rid)
+            ON CONFLICT DO NOTHING;
+    END""",
+)
+
+_JOBS = (
+    # row: the job as JSON; the columns are what it is found by. number rises with every change of any job.
+    """CREATE TABLE jobs(
+        id TEXT PRIMARY KEY,
+        status TEXT NOT NULL,
+        needs TEXT NOT NULL,
+        created_at TEXT NOT NULL,
+        number INTEGER NOT NULL,
+        owner BLOB,
+        leased_until TEXT NOT NULL,
+        row BLOB NOT NULL
+    ) WITHOUT ROWID""",
+    "CREATE INDEX jobs_newest ON jobs(created_at, id)",
+    "CREATE INDEX jobs_changed ON jobs(number)",
+    "CREATE INDEX jobs_by_status ON jobs(status, needs)",
+    "CREATE TABLE job_answers(question TEXT PRIMARY KEY, answer BLOB NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE job_workers(id TEXT PRIMARY KEY, row BLOB NOT NULL) WITHOUT ROWID",
+)
 
 TABLES = (
     # key = row of the run << 32 | sequence: one b-tree, in the order in which runs are read.
@@ -55,6 +108,8 @@ TABLES = (
         rid INTEGER NOT NULL,
         PRIMARY KEY(kind, value, started_at, rid)
     ) WITHOUT ROWID""",
+    *_COUNTS,
+    *_JOBS,
     # key = row of the run << 32 | idx
     "CREATE TABLE steps(key INTEGER PRIMARY KEY, row BLOB NOT NULL)",
     # form: 0 as it is, 1 zstd, 2 zstd against the sample of short bodies. digest and size are of the bytes before compression. rid: the run that has it first;
@@ -81,6 +136,18 @@ TABLES = (
     ) WITHOUT ROWID""",
     "CREATE TABLE meta(name TEXT PRIMARY KEY, value) WITHOUT ROWID",
 )
+
+
+UPGRADES: Mapping[int, tuple[str, ...]] = {
+    2: (
+        *_JOBS,
+        *_COUNTS,
+        "INSERT INTO facet_counts SELECT kind, value, count(*) FROM facets WHERE kind NOT IN (4, 5) GROUP BY kind, value",
+        """INSERT INTO facets SELECT DISTINCT 12, '', p.started_at, p.rid FROM facets f JOIN runs p ON p.id = f.value
+            WHERE f.kind = 6 AND p.started_at IS NOT NULL ON CONFLICT DO NOTHING""",
+    )
+}
+"""What makes a file of the version before one of this version. Runs of before are found by new facets after `rebuild`."""
 
 
 def event_key(rid: int, number: int) -> int:

@@ -16,12 +16,14 @@ from agentloupe.ports.protocols import Fold, NewFold, RunWriter, Size
 from agentloupe.ports.recording import GetBodies, Recording, Texts
 from agentloupe.store import bodies as body_rows
 from agentloupe.store import upkeep
+from agentloupe.store.counting import count_runs, facet_values, how_many
 from agentloupe.store.database import Connection, Database
 from agentloupe.store.evidence import chain_holds
 from agentloupe.store.flusher import Flusher
+from agentloupe.store.jobs import SqliteJobs
 from agentloupe.store.owners import alive, check_gone, gone
 from agentloupe.store.projection import set_tags
-from agentloupe.store.queries import select_runs
+from agentloupe.store.queries import select_runs, wanted_facets
 from agentloupe.store.reading import read_events, read_range
 from agentloupe.store.recovery import recover
 from agentloupe.store.rows import run_from, step_from
@@ -71,6 +73,11 @@ class SqliteStore:
         self._flusher = Flusher()
         self._writers: list[SqliteWriter] = []
         self._new_fold = new_fold
+
+    @property
+    def jobs(self) -> SqliteJobs:
+        """The jobs in the same file."""
+        return SqliteJobs(self._db)
 
     def _settle(self) -> None:
         """Puts into the database what was committed and is not there: by this process, or by one that is gone.
@@ -243,15 +250,17 @@ class SqliteStore:
         self._settle()
         wanted = wanted or RunFilter()
         by_hand = wanted.status in {"running", "interrupted"}
-        sql, args = select_runs(_COLUMNS, wanted, paged=not by_hand)
+        facets = wanted_facets(wanted)
         with self._db.reading() as conn:
+            rarest = how_many(conn, facets) if len(facets) > 1 else None
+            sql, args = select_runs(_COLUMNS, wanted, paged=not by_hand, rarest=rarest)
             found = [_run(row) for row in _rows(conn, sql, args)]
         if not by_hand:
             return found
         last = None if wanted.limit is None else wanted.offset + wanted.limit
         return [run for run in found if run.status == wanted.status][wanted.offset : last]
 
-    def count(self, wanted: RunFilter | None = None) -> int:
+    def count(self, wanted: RunFilter | None = None, *, most: int | None = None) -> int:
         """See `ports.Store.count`."""
         self._settle()
         wanted = wanted or RunFilter()
@@ -259,9 +268,14 @@ class SqliteStore:
             sql, args = select_runs(_COLUMNS, wanted, paged=False)
             with self._db.reading() as conn:
                 return sum(_run(row).status == wanted.status for row in _rows(conn, sql, args))
-        sql, args = select_runs("count(*)", wanted)
         with self._db.reading() as conn:
-            return conn.execute(sql, args).fetchone()[0]
+            return count_runs(conn, wanted, most)
+
+    def facets(self, name: str, limit: int = 50) -> list[tuple[str, int]]:
+        """See `ports.Store.facets`."""
+        self._settle()
+        with self._db.reading() as conn:
+            return [(value, runs) for value, runs in facet_values(conn, name, limit)]
 
     def steps(self, run_id: str, *, first: int = 0, limit: int | None = None) -> list[Step]:
         """See `ports.Store.steps`. Raises `RunNotFound`."""

@@ -109,7 +109,14 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFilter:
-    """Which runs to list. Every set field must match; newest first; `limit` rows from `offset`."""
+    """Which runs to list. Every set field must match; newest first; `limit` rows from `offset`.
+
+    Attributes:
+        model: a model that was asked, in any step.
+        missed: only forks that had a miss. forked: only runs that forks were made of.
+        name: the whole name.
+        error: class of an error that happened in it.
+    """
 
     agent: str | None = None
     status: RunStatus | None = None
@@ -119,6 +126,11 @@ class RunFilter:
     parent_run_id: str | None = None
     tool: str | None = None
     error: str | None = None
+    model: str | None = None
+    coverage: Coverage | None = None
+    missed: bool = False
+    forked: bool = False
+    name: str | None = None
     since: str | None = None
     until: str | None = None
     id_prefix: str | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
@@ -18,13 +19,16 @@ from agentloupe.server.schemas import runs as schemas
 from agentloupe.verbs.deleting import delete_run
 from agentloupe.words.errors import Damaged, UsageError
 from agentloupe.words.jsontext import Json
-from agentloupe.words.run import Run, RunFilter, RunStatus
+from agentloupe.words.run import Coverage, Run, RunFilter, RunStatus
 
 __all__ = ["router"]
 
 router = APIRouter(prefix="/api/runs", tags=["runs"])
 
 _RELATIVES = 50
+_VALUES = 50
+_COUNTED = 10_000
+"""Runs that are counted one by one; `capped` says where there are more."""
 _GENERATIONS = 100
 
 Text = Annotated[str | None, Query(max_length=500)]
@@ -42,9 +46,14 @@ def list_runs(
     task: Text = None,
     trace: Text = None,
     parent: Text = None,
+    model: Text = None,
+    coverage: Annotated[Coverage | None, Query()] = None,
+    misses: Annotated[bool, Query(description="Only forks that had a miss.")] = False,
+    forks: Annotated[bool, Query(description="Only runs that forks were made of.")] = False,
     since: Moment = None,
     until: Moment = None,
-    q: Annotated[str | None, Query(max_length=500, description="Beginning of an id.")] = None,
+    q: Annotated[str | None, Query(max_length=500, description="Beginning of an id, or a whole name.")] = None,
+    facets: Annotated[bool, Query(description="With values to filter by.")] = False,
     first: First = 0,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
 ) -> Response:
@@ -58,15 +67,36 @@ def list_runs(
         task_id=task,
         trace_id=trace,
         parent_run_id=parent,
+        model=model,
+        coverage=coverage,
+        missed=misses,
+        forked=forks,
         since=_bound("since", since),
         until=_bound("until", until),
-        id_prefix=q,
         offset=first,
         limit=limit,
     )
+    if q:
+        wanted = _named(here, wanted, q)
     found = here.reader.priced(here.store.runs(wanted))
     items = [run_document(here, run) for run in found]
-    return reply(page(items, here.store.count(wanted), first, capped=False, facets=None))
+    total = max(here.store.count(wanted, most=_COUNTED), first + len(items))
+    capped = total >= _COUNTED and len(items) == limit
+    return reply(page(items, total, first, capped=capped, facets=_facets(here) if facets else None))
+
+
+def _named(here: Context, wanted: RunFilter, text: str) -> RunFilter:
+    """Runs whose id begins with a text; where there are none, those of that name."""
+    by_id = replace(wanted, id_prefix=text)
+    return by_id if here.store.count(by_id, most=1) else replace(wanted, name=text)
+
+
+def _facets(here: Context) -> dict[str, Any]:
+    names = {"agents": "agent", "models": "model", "tools": "tool", "tags": "tag", "statuses": "status"}
+    return {
+        title: [{"value": value, "count": count} for value, count in here.store.facets(name, _VALUES)]
+        for title, name in names.items()
+    }
 
 
 def _bound(name: str, text: str | None) -> str | None:
