@@ -122,6 +122,20 @@ def test_two_agents_that_take_turns_each_go_on_from_their_own_history() -> None:
     assert [mine == theirs for mine, theirs in zip(one, other, strict=True)] == [True, False, *[True] * 6]
 
 
+def test_a_parameter_that_goes_back_to_what_it_was_is_new_with_the_messages_of_that_very_request() -> None:
+    requests = [{**request, "model": "ab"[i % 2]} for i, request in enumerate(growing(6))]
+    for i, told in enumerate(Bodies(requests).news()[1:], 1):
+        history = requests[i - 1]["messages"]
+        added = [("messages", item) for item in requests[i]["messages"][len(history) :]]
+        assert told.parts == [*added, ("set model", "ab"[i % 2])]
+
+
+def test_a_list_inside_of_another_member_is_none_of_the_requests() -> None:
+    requests = [{"model": "m", "about": {"messages": [message(f"{i}" + "y" * 3000)]}} for i in (1, 2)]
+    told = Bodies(requests).news()[1]
+    assert [name for name, _ in told.parts] == ["set about"]
+
+
 def test_a_body_that_is_gone_makes_it_unknown() -> None:
     made = Bodies(growing(3))
     del made.texts[made.steps[1].input_digest or ""]

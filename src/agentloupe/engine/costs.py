@@ -169,15 +169,15 @@ class PriceTable:
             provider: who answered (a name, or the host of its API), where the same model has several prices.
             at: when, UTC in ISO 8601, since prices change.
         """
+        if not model or not usage:
+            return None
+        own = next((self.own[name] for name in _names(model) if name in self.own), None) if self.own else None
+        if own is None and (self.currency != "USD" or _library_model(model, provider) is None):
+            return None
         tokens = tokens_of(usage)
-        if not model or tokens is None:
+        if tokens is None:
             return None
-        for name in _names(model):
-            if name in self.own:
-                return self.own[name].cost(tokens)
-        if self.currency != "USD":
-            return None
-        return _library_cost(tokens, model, provider, at)
+        return own.cost(tokens) if own is not None else _library_cost(tokens, model, provider, at)
 
 
 def _prices(row: object, per: Decimal, where: str) -> Prices:

@@ -13,9 +13,10 @@ Items are compared by canonical form without the ids that every call gets anew; 
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import cast
+from typing import NamedTuple, cast
 
 import orjson
 
@@ -28,6 +29,8 @@ __all__ = ["Fresh", "News", "same_value", "text_of", "without_ids"]
 GROWING = ("messages", "input", "contents")
 """Lists that a conversation is appended to."""
 
+_GROWS = re.compile(rb'"(messages|input|contents)":\{"\$ref":"([0-9a-f]{64})"\}')
+"""As a packer writes it. Inside of a text its quotes would be escaped."""
 _AT_ONCE = 2000
 _TOLD = b'{"$list":{"base":"'  # as a packer writes it; then the digest
 
@@ -84,6 +87,34 @@ class _Node:
         return self.text
 
 
+class _Shape(NamedTuple):
+    """A request without the one growing list that it refers to: which, and the text before and behind it."""
+
+    name: str
+    before: bytes
+    behind: bytes
+
+
+class _Request(NamedTuple):
+    """A request's body: its members, which requests of one shape share, but for the list that `its_list` names."""
+
+    members: Mapping[str, Json]
+    shape: _Shape | None
+    its_list: str
+
+    def whole(self) -> Mapping[str, Json]:
+        """All members, its own list among them."""
+        return self.members if self.shape is None else {**self.members, self.shape.name: {"$ref": self.its_list}}
+
+
+def _shape_of(text: bytes) -> tuple[_Shape | None, str]:
+    """What a request is beside its list, and the list; `None` where it refers to none or to several."""
+    found = _GROWS.search(text)
+    if found is None or _GROWS.search(text, found.end()) is not None:
+        return None, ""
+    return _Shape(found[1].decode(), text[: found.start()], text[found.end() :]), found[2].decode()
+
+
 class Fresh:
     """What was new in one request. Equal when the same was new."""
 
@@ -134,25 +165,42 @@ class News:
         said: dict[int, Fresh | None] = {}
         before: dict[str, _Node] = {}
         rest: dict[str, bytes] = {}
+        shape: _Shape | None = None
         for step in self._steps:
             request = requests.get(cast("str", step.input_digest))
             try:
-                said[step.idx] = None if request is None else self._new(request, before, rest)
+                if request is None:
+                    said[step.idx] = None
+                elif request.shape is not None and request.shape == shape:
+                    said[step.idx] = self._goes_on(request, before)
+                else:
+                    said[step.idx] = self._new(request.whole(), before, rest)
+                    shape = request.shape
             except (KeyError, ValueError, TypeError):
-                said[step.idx] = None  # a body is not there, or is not what a packer writes: verify says so
+                said[step.idx], shape = None, None  # a body is not there, or is not a packer's: verify says so
         self._nodes, self._texts = {}, {}
         return said
 
     # --- bodies
 
-    def _requests(self) -> dict[str, dict[str, Json]]:
-        """The requests' bodies, each with its own text only."""
-        found: dict[str, dict[str, Json]] = {}
+    def _requests(self) -> dict[str, _Request]:
+        """The requests' bodies, each with its own text only. Most differ from one before in one list, and are not parsed."""
+        found: dict[str, _Request] = {}
+        shapes: dict[_Shape, Mapping[str, Json]] = {}
         wanted = dict.fromkeys(cast("str", step.input_digest) for step in self._steps)
         for digest, text in self._bodies(wanted).items():
-            value = loads(text)
-            if isinstance(value, dict):
-                found[digest] = value
+            shape, its_list = _shape_of(text)
+            members = None if shape is None else shapes.get(shape)
+            if members is None:
+                value = loads(text)
+                if not isinstance(value, dict):
+                    continue
+                members = value
+                if shape is None or _reference(members.get(shape.name)) != its_list:
+                    shape = None  # one inside of another member
+                else:
+                    shapes[shape] = members
+            found[digest] = _Request(members, shape, its_list)
         return found
 
     def _bodies(self, wanted: Iterable[str]) -> dict[str, bytes]:
@@ -162,10 +210,17 @@ class News:
             found.update(self._get(digests[start : start + _AT_ONCE]))
         return found
 
-    def _fetch_lists(self, requests: Iterable[Mapping[str, Json]]) -> None:
+    def _fetch_lists(self, requests: Iterable[_Request]) -> None:
         """The bodies of the lists, and those by which they are told."""
-        named = (_reference(request.get(name)) for request in requests for name in SHARED_LISTS)
-        wanted = dict.fromkeys(digest for digest in named if digest is not None)
+        wanted = dict[str, None]()
+        seen: set[int] = set()
+        for request in requests:
+            if request.shape is not None:
+                wanted[request.its_list] = None
+            if id(request.members) not in seen:
+                seen.add(id(request.members))
+                named = (_reference(request.members.get(name)) for name in SHARED_LISTS)
+                wanted.update(dict.fromkeys(digest for digest in named if digest is not None))
         while wanted:
             found = self._bodies(wanted)
             self._texts.update(found)
@@ -223,6 +278,16 @@ class News:
         return node
 
     # --- news
+
+    def _goes_on(self, request: _Request, before: dict[str, _Node]) -> Fresh:
+        """What is new in a request that has nothing else than the one before it but its list."""
+        name = cast("_Shape", request.shape).name
+        node = self._told(request.its_list)
+        if node is None:
+            raise ValueError("a list is told by something that is none")
+        fresh: list[tuple[str, Json]] = [(name, without_ids(item)) for item in self._added(node, before.get(name))]
+        before[name] = node
+        return Fresh(fresh)
 
     def _new(self, request: Mapping[str, Json], before: dict[str, _Node], rest: dict[str, bytes]) -> Fresh:
         """What is new in one request; takes it into account for the next one."""

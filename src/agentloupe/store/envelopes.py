@@ -105,16 +105,14 @@ def pack_body(data: bytes) -> bytes:
 
 def unpack_body(stored: bytes) -> bytes:
     """The body again. Raises like `unpack`."""
-    return _decompressed(stored, _bodies)
+    return _unpacked(stored, None, _bodies)
 
 
-def _unpacked(stored: object, plain: bytes, local: _Local) -> bytes:
+def _unpacked(stored: object, plain: bytes | None, local: _Local) -> bytes:
     if not isinstance(stored, bytes):
         raise ValueError("not bytes")  # noqa: TRY004  # one kind of error for everything that was not packed
-    return stored if stored.startswith(plain) else _decompressed(stored, local)
-
-
-def _decompressed(stored: bytes, local: _Local) -> bytes:
+    if plain is not None and stored.startswith(plain):
+        return stored
     try:
         if not 0 < zstandard.frame_content_size(stored) <= _LARGEST:
             raise ValueError("no length")

@@ -75,7 +75,7 @@ _make_step = maker(Step, (*_STEP_FIELDS, "run_id", "input", "output", "error", "
 
 
 def _has_float(attrs: Mapping[str, object]) -> bool:
-    return any(type(v) is float and v >= 2**63 for v in attrs.values())
+    return float in set(map(type, attrs.values())) and any(type(v) is float and v >= 2**63 for v in attrs.values())
 
 
 def run_bytes(run: Run) -> bytes:
