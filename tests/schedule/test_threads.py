@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures as futures
+import contextlib
 import inspect
 import logging
 import os
+import queue
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -98,6 +100,39 @@ def test_a_call_that_was_handed_away_is_of_the_line_that_handed_it(way: Callable
     source, first = inspect.getsourcelines(way)
     line = first + next(n for n, text in enumerate(source) if "this line" in text)
     assert str(report.divergence.caller) == f"{__file__}:{line}", report.text()
+
+
+# --- limits -------------------------------------------------------------------------------------------------------------
+
+
+class _Slow(queue.Queue[Any]):
+    """Takes its time between the look at the clock and the wait."""
+
+    busy = 0.0
+
+    def _qsize(self) -> int:
+        until = time.perf_counter() + self.busy
+        while time.perf_counter() < until:
+            pass
+        return super()._qsize()
+
+
+@pytest.mark.parametrize("late", ["when recorded", "when replayed"])
+def test_a_limit_that_is_over_before_the_wait_expires_in_its_turn_also_in_a_program_of_one_thread(late: str) -> None:
+    def program() -> Any:
+        told, seen = _Slow(), list[Any]()
+        for _ in range(3):
+            with contextlib.suppress(queue.Empty):
+                seen.append(told.get(timeout=0.02))
+            seen.append(fetch(seen=len(seen)))
+        return seen
+
+    _Slow.busy = 0.04 if late == "when recorded" else 0.0
+    one = made(program, 1)
+    _Slow.busy = 0.04 if late == "when replayed" else 0.0
+    report, trace, leaks = replayed(one)
+    assert (report.passed, leaks, trace) == (True, 0, one.trace), report.text()
+    assert not report.unproven, report.text()
 
 
 # --- older than the run -------------------------------------------------------------------------------------------------

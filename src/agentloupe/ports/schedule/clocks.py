@@ -30,7 +30,7 @@ def _now() -> float:
     now = time.monotonic()
     there = here()
     schedule = there.schedule if there is not None else None
-    strand = schedule.strand() if schedule is not None and schedule.baton and not schedule.closed else None
+    strand = schedule.strand() if schedule is not None and schedule.gates_threads else None
     if strand is None or strand.inner:
         return now
     expired, strand.expired = strand.expired, False
