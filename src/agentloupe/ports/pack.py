@@ -139,7 +139,7 @@ class _Known(Known):
 
 
 class _Rest(NamedTuple):
-    """A request without its lists: its canonical form, and what stands for each member."""
+    """A request without its lists: its canonical form, and what stands for each member, with its name."""
 
     canonical: bytes
     parts: Mapping[str, bytes]
@@ -188,9 +188,10 @@ class Packer:
             told: dict[str, bytes] = {}
             digests: dict[str, str] = {}
             for name, items in lists.items():
-                told[name], digests[name] = self._list(name, items)
+                text, digests[name] = self._list(name, items)
+                told[name] = b"%s:%s" % (_name(name), text)
             parts = rest.parts
-            members = [b"%s:%s" % (_name(name), told[name] if name in told else parts[name]) for name in value]
+            members = [told[name] if name in told else parts[name] for name in value]
             digest = self._body(b"{%s}" % b",".join(members))
         except Exception:
             self._take_back(known)
@@ -266,7 +267,9 @@ class Packer:
         known = None if text is None else self._rests.get(text)
         if known is None:
             sorted_text, text = both_forms(value)
-            known = _Rest(sorted_text, {name: self._part(item, _LEVELS) for name, item in value.items()})
+            known = _Rest(
+                sorted_text, {name: b"%s:%s" % (_name(name), self._part(item, _LEVELS)) for name, item in value.items()}
+            )
             if len(self._rests) >= _RESTS:
                 self._rests.clear()
             if len(text) <= APART:

@@ -61,9 +61,8 @@ def sealed_form(envelope: Mapping[str, Json]) -> bytes:
     Most envelopes are texts and integers with one or two small objects; for those, sorted as they are, orjson writes the
     canonical form: it differs only on some floats, on keys beyond the BMP, and on what it refuses.
     """
-    types = list(map(type, envelope.values()))
-    held = [value for name in _OBJECTS if type(value := envelope.get(name)) is dict]
-    if _TEXTS_AND_FLAT.issuperset(types) and types.count(dict) == len(held) and all(map(_flat, held)):
+    held = [value for value in envelope.values() if type(value) is dict]
+    if _TEXTS_AND_FLAT.issuperset(map(type, envelope.values())) and all(map(_flat, held)):
         try:
             text = orjson.dumps(envelope, option=orjson.OPT_SORT_KEYS)
         except TypeError:
@@ -90,7 +89,6 @@ def _plain_member(value: Json) -> bool:
 _FLAT: Final = frozenset({str, int, bool, type(None)})
 _TEXTS_AND_FLAT: Final = _FLAT | {dict}
 _WITH_MORE: Final = _TEXTS_AND_FLAT | {float}
-_OBJECTS: Final = ("attrs", "bodies")
 
 
 def read_sealed(text: bytes) -> tuple[Json, bool]:
