@@ -184,16 +184,17 @@ def test_what_a_recorded_client_sends_is_not_recorded_twice(server: Server) -> N
     import requests
 
     def worker() -> list[str]:
-        client = openai.OpenAI(api_key="k", base_url=f"{server.url}/v1", max_retries=0)
-        whole = client.chat.completions.create(**CHAT).choices[0].message.content
-        parts = client.chat.completions.create(**CHAT, stream=True)
-        session = requests.Session()
-        session.mount("http://", loupe.requests_adapter())
-        mounted = session.post(f"{server.url}/v1/chat/completions", json=CHAT).json()
+        with openai.OpenAI(api_key="k", base_url=f"{server.url}/v1", max_retries=0) as client:
+            whole = client.chat.completions.create(**CHAT).choices[0].message.content
+            stream = client.chat.completions.create(**CHAT, stream=True)
+            parts = "".join(part.choices[0].delta.content or "" for part in stream)
+        with requests.Session() as session:
+            session.mount("http://", loupe.requests_adapter())
+            mounted = session.post(f"{server.url}/v1/chat/completions", json=CHAT).json()
         module = importlib.import_module("httpx")
         with module.Client(transport=loupe.http_transport(module.HTTPTransport(verify=False))) as given:
             through = given.post(f"{server.url}/v1/chat/completions", json=CHAT).json()
-        return [whole, "".join(p.choices[0].delta.content or "" for p in parts), mounted["model"], through["model"]]
+        return [whole, parts, mounted["model"], through["model"]]
 
     done = loupe.record(worker)
     assert [step.kind for step in _steps(done.run_id)] == ["llm"] * 4

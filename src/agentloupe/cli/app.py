@@ -28,7 +28,7 @@ __all__ = ["VERBS", "run"]
 
 VERBS: dict[str, str] = {
     "demo": "record, replay, fork and compare a real agent",
-    "run": "record a script that uses the SDK",
+    "run": "run a program as it is, and record it",
     "list": "list runs, newest first",
     "show": "show a run as a tree, or one step whole",
     "replay": "drive the same code over a recording, offline, to the first divergence",

@@ -20,9 +20,13 @@ def command(
             show_default=False,
         ),
     ] = None,
-    name: Annotated[str | None, typer.Option(help="Name of the runs.", show_default=False)] = None,
-    tag: Annotated[list[str] | None, typer.Option(help="Tag of the runs; may be repeated.", show_default=False)] = None,
-    task: Annotated[str | None, typer.Option(help="Id of the task that the run works on.", show_default=False)] = None,
+    name: Annotated[str | None, typer.Option(metavar="NAME", help="Name of the runs.", show_default=False)] = None,
+    tag: Annotated[
+        list[str] | None, typer.Option(metavar="TAG", help="Tag of the runs; may be repeated.", show_default=False)
+    ] = None,
+    task: Annotated[
+        str | None, typer.Option(metavar="ID", help="Id of the task that the run works on.", show_default=False)
+    ] = None,
     model_url: Annotated[
         list[str] | None,
         typer.Option(

@@ -319,7 +319,7 @@ def _show_request(out: Output, request: dict[str, Json], whole_tools: bool) -> N
         else:
             _block(out, f"{role}", message)
     tools = request.get("tools")
-    if isinstance(tools, list):
+    if isinstance(tools, list) and tools:
         names = ", ".join(_tool_name(tool) for tool in tools)
         _block(out, f"tools ({len(tools)})", tools if whole_tools else f"{names}   (whole with --tools)")
     rest = {name: value for name, value in request.items() if name not in ("messages", "tools")}
