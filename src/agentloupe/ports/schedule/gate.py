@@ -150,7 +150,7 @@ class Gate:
 
     def leave(self, schedule: Schedule) -> None:
         """The loop is not run any more, and the run goes on in its thread."""
-        seat = self.seats.get(schedule)
+        seat = self.seats.pop(schedule, None)  # another thread may run it next
         if seat is not None and self.loop in schedule.idle:
             self._take(schedule, seat)
 
