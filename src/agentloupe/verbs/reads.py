@@ -10,7 +10,8 @@ import inspect
 import os
 import random as chance
 import uuid
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, TypeVar, cast, overload
@@ -20,7 +21,7 @@ from agentloupe.ports import ambient, codecs
 from agentloupe.words.call import Call, Kind
 from agentloupe.words.jsontext import Json
 
-__all__ = ["Rng", "check", "env", "now", "patched", "random", "retrieve", "rng", "state", "uuid4"]
+__all__ = ["Rng", "chance_kept", "check", "env", "now", "patched", "random", "retrieve", "rng", "state", "uuid4"]
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -53,6 +54,16 @@ def _drawn(name: str, draw: Callable[[], T], arguments: Json = None) -> T:
     if not drawn:
         draw()
     return value
+
+
+@contextmanager
+def chance_kept() -> Generator[None]:
+    """Whoever runs a program inside finds the stream of chance where it was."""
+    state = chance.getstate()
+    try:
+        yield
+    finally:
+        chance.setstate(state)
 
 
 def _call(kind: Kind, name: str, arguments: Json) -> Call:

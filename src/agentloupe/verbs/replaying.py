@@ -36,7 +36,7 @@ from agentloupe.ports.ambient import caller, catching_strays, opening_with
 from agentloupe.ports.protocols import Opener, Store
 from agentloupe.ports.recording import Recording
 from agentloupe.ports.surroundings import outside
-from agentloupe.verbs import yielding
+from agentloupe.verbs import reads, yielding
 from agentloupe.verbs.api import open_store, resolve
 from agentloupe.verbs.importing import imported
 from agentloupe.verbs.instrument import as_agent
@@ -435,7 +435,7 @@ def run_replayed(tape: Tape, agent: Agent, wishes: Wishes, replayer: Replayer | 
     except (Damaged, VersionUnknown, NotRebuildable) as wrong:
         return unreadable(tape.recording.run_id, wrong, wishes, events=len(tape.recording.events))
     opener = ReplayOpener(replayer)
-    with placeholder_keys(), shut_off(replayer, opener), opening_with(opener):
+    with placeholder_keys(), shut_off(replayer, opener), opening_with(opener), reads.chance_kept():
         _drive(lambda: agent(*args, **kwargs), replayer)
     return replayer.report()
 
