@@ -18,6 +18,7 @@ import pytest
 
 import agentloupe as loupe
 from agentloupe.ports import ambient
+from agentloupe.ports.schedule import plain
 from agentloupe.ports.schedule.locks import HandedLock
 from agentloupe.store.memory import MemoryStore
 from agentloupe.verbs.sessions import RecordOpener
@@ -133,6 +134,16 @@ def test_a_limit_that_is_over_before_the_wait_expires_in_its_turn_also_in_a_prog
     report, trace, leaks = replayed(one)
     assert (report.passed, leaks, trace) == (True, 0, one.trace), report.text()
     assert not report.unproven, report.text()
+
+
+def test_the_recorders_own_waits_end_by_the_real_clock_in_a_thread_of_a_run() -> None:
+    def program() -> Any:
+        threading.Thread(target=fetch).start()  # from here on threads pass a baton
+        own = plain.Condition()
+        with own:
+            return own.wait_for(lambda: False, timeout=0.02), fetch()
+
+    assert made(program, 1).trace[0] is False
 
 
 # --- older than the run -------------------------------------------------------------------------------------------------

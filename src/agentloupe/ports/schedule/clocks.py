@@ -16,6 +16,7 @@ import time
 from types import FunctionType, SimpleNamespace
 from typing import Any, Final
 
+from agentloupe.ports.schedule import plain
 from agentloupe.ports.surroundings import here
 
 __all__ = ["install"]
@@ -33,8 +34,10 @@ def _now() -> float:
     strand = schedule.strand() if schedule is not None and schedule.gates_threads else None
     if strand is None or strand.inner:
         return now
-    expired, strand.expired = strand.expired, False
     names = sys._getframe(1).f_locals  # pyright: ignore[reportPrivateUsage]  # there is no other way to know what it compares with
+    if isinstance(names.get("self"), plain.Condition):
+        return now  # Loupe's own wait is none of the program's
+    expired, strand.expired = strand.expired, False
     end = next((value for name in _ENDS if isinstance(value := names.get(name), float)), None)
     if end is None:
         return now
