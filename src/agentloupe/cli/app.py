@@ -36,6 +36,7 @@ VERBS: dict[str, str] = {
     "fork": "start a new run from a model step of an old one, with changes",
     "compare": "align two runs step by step, or put several in one table",
     "serve": "open the page: find, fork and compare runs in a browser",
+    "worker": "run forks and replays of your own agents for the page",
     "doctor": "run an agent twice and list what escapes the boundary, with file and line",
     "verify": "check a recording's numbers, chain and bodies",
     "export": "write a run to a .loupe or .jsonl file",

@@ -22,6 +22,8 @@ from agentloupe.server.routes import (
     compare,
     evidence,
     exchange,
+    forkdialog,
+    jobs,
     page,
     runs,
     step,
@@ -54,6 +56,8 @@ _ROUTERS = (
     stream.router,
     settings_routes.router,
     metrics_routes.router,
+    jobs.router,
+    forkdialog.router,
     page.router,  # the last one: it answers to every other address
 )
 

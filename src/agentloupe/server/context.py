@@ -11,6 +11,7 @@ from fastapi import Depends, Query, Request
 from fastapi import Path as Path_
 
 from agentloupe.engine.compare import Comparison
+from agentloupe.ports.jobs import Jobs
 from agentloupe.ports.protocols import Store
 from agentloupe.ports.settings import Settings
 from agentloupe.server.metrics import Metrics
@@ -33,6 +34,7 @@ class Context:
         verdicts: of runs that were verified: whether the evidence is whole.
         comparisons: the last ones, by both ids.
         metrics: of requests.
+        jobs: the table of jobs, where the store has one.
         closing: set when the server is told to stop.
     """
 
@@ -43,10 +45,13 @@ class Context:
     verdicts: Kept[bool] = field(default_factory=lambda: Kept[bool](_VERDICTS))
     comparisons: Kept[Comparison] = field(default_factory=lambda: Kept[Comparison](_ROWS))
     metrics: Metrics = field(default_factory=Metrics)
+    jobs: Jobs | None = None
     closing: threading.Event = field(default_factory=threading.Event)
 
     def __post_init__(self) -> None:
         self.reader = Reader(self.store)
+        if self.jobs is None:
+            self.jobs = getattr(self.store, "jobs", None)
 
 
 def _context(request: Request) -> Context:

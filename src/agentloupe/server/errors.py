@@ -33,7 +33,7 @@ __all__ = ["ASKED_WRONG", "answer_to", "install"]
 
 _LOG = logging.getLogger("agentloupe.server")
 
-_OF_REASON: Final[Mapping[str, int]] = {"too_large": 413, "exists": 409, "missing": 503, "closed": 503}
+_OF_REASON: Final[Mapping[str, int]] = {"too_large": 413, "exists": 409, "no_model": 409, "missing": 503, "closed": 503}
 _OF_CLASS: Final[tuple[tuple[type[LoupeError], int], ...]] = (
     (NotFound, 404),
     (UsageError, 400),

@@ -93,9 +93,8 @@ _HELP: Final[Mapping[str, tuple[str, str]]] = {
     "loupe_runs_by_status": ("gauge", "Runs that are stored, by status."),
     "loupe_runs_with_forks": ("gauge", "Runs that forks were made of."),
     "loupe_runs_with_misses": ("gauge", "Forks that asked their cassette for something that was never recorded."),
-    "loupe_jobs": ("gauge", "Jobs, by kind and status."),
+    "loupe_jobs": ("gauge", "Jobs, by status."),
     "loupe_queue_depth": ("gauge", "Jobs that wait for a worker."),
-    "loupe_replays_total": ("counter", "Replays that were done as jobs, by verdict."),
     "loupe_http_requests_total": ("counter", "Requests, by route and status."),
     "loupe_http_request_seconds": ("histogram", "Time to answer, by route."),
 }

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from types import FrameType
 from urllib.parse import quote
 
 import uvicorn
 
+from agentloupe.ports.ambient import random_hex
+from agentloupe.ports.jobs import Worker
 from agentloupe.ports.protocols import Store
 from agentloupe.ports.settings import Settings
 from agentloupe.server.app import make_app
 from agentloupe.server.context import Context
+from agentloupe.store.owners import this_process
+from agentloupe.store.sqlite import SqliteStore
+from agentloupe.verbs.working import Workbench
 from agentloupe.words.errors import LoupeError
 
 __all__ = ["serve"]
@@ -54,12 +60,23 @@ def serve(store: Store, settings: Settings, *, host: str, port: int, token: str,
     config = uvicorn.Config(
         app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=_GRACE
     )
-    with listening:
+    with listening, _embedded(store):
         ready(f"http://{shown}:{at}/?token={quote(token)}")
         try:
             _Server(config, app.state.context).run(sockets=[listening])
         except KeyboardInterrupt:
             return  # it has ended; the signal is handed on once more afterwards
+
+
+@contextmanager
+def _embedded(store: Store) -> Generator[None]:
+    """The server's own worker: for work that needs no code of the user's."""
+    if not isinstance(store, SqliteStore):
+        yield
+        return
+    worker = Worker(id=f"server-{random_hex(8)}", owner=this_process())
+    with Workbench(store, store.jobs, worker).working():
+        yield
 
 
 def _bound(host: str, port: int) -> socket.socket:

@@ -324,15 +324,17 @@ class Family:
         """Runs all arms, control and candidate by turns."""
         made: dict[str | None, list[Run]] = {"control": [], "candidate": [], None: []}
         for arm in arms_of(self.wishes):
-            made[arm].append(self._one(NO_OVERRIDES if arm == "control" else self.wishes.overrides, arm))
+            made[arm].append(self.make(arm))
         candidates, controls = [*made["candidate"], *made[None]], made["control"]
-        return ForkResult(self.parent, tuple(candidates), tuple(controls), self._said)
+        return ForkResult(self.parent, tuple(candidates), tuple(controls), self.said)
 
-    def _said(self) -> list[str]:
+    def said(self) -> list[str]:
+        """What to know before believing what was made, one line each; it looks through the whole kept prefix."""
         return [*self.notes, *self._kept_prefix(self._edits)]
 
-    def _one(self, overrides: Overrides, arm: str | None) -> Run:
-        plan = self.plan(overrides, arm)
+    def make(self, arm: str | None, run_id: str | None = None) -> Run:
+        """Makes the run of one arm; with a run id it gets that. Raises like the verb."""
+        plan = self.plan(NO_OVERRIDES if arm == "control" else self.wishes.overrides, arm, run_id)
         if self.engine == "own":
             self.own(plan)
         else:

@@ -294,6 +294,16 @@ def as_agent(function: Callable[..., Any], name: str | None = None) -> Callable[
     return function if hasattr(function, "__loupe_agent__") else agent(name=name or _name_of(function))(function)
 
 
+def agents_in(names: Mapping[str, object]) -> dict[str, Callable[..., Any]]:
+    """The agents among the names of a module, by their own names."""
+    found: dict[str, Callable[..., Any]] = {}
+    for value in names.values():
+        name = getattr(value, "__loupe_agent__", None)
+        if isinstance(name, str) and callable(value):
+            found[name] = value
+    return found
+
+
 def _name_of(function: Callable[..., Any]) -> str:
     """The function's name; of a partial that of what it calls, of an object that of its class."""
     while isinstance(function, functools.partial):

@@ -20,7 +20,7 @@ __all__ = ["router"]
 
 router = APIRouter(tags=["about"])
 
-_FEATURES = ("compare", "export", "import", "streams")
+_FEATURES = ("compare", "export", "import", "jobs", "streams")
 
 
 @router.get("/healthz", response_model=Health)

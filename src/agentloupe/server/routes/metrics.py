@@ -8,6 +8,7 @@ from typing import Any, Final
 from fastapi import APIRouter
 from starlette.responses import Response
 
+from agentloupe.ports.jobs import JOB_STATUSES
 from agentloupe.server.context import Context, Here
 from agentloupe.server.metrics import Sample, exposition
 
@@ -33,4 +34,8 @@ def _of_store(here: Context) -> Iterator[Sample]:
     for status, count in here.store.facets("status"):
         yield Sample("loupe_runs_by_status", count, {"status": status})
     yield Sample("loupe_runs_with_forks", sum(count for _, count in here.store.facets("forked")))
+    if here.jobs is not None:
+        for status in JOB_STATUSES:
+            yield Sample("loupe_jobs", here.jobs.count(status), {"status": status})
+        yield Sample("loupe_queue_depth", here.jobs.count("queued"))
     yield Sample("loupe_runs_with_misses", sum(count for _, count in here.store.facets("missed")))

@@ -14,6 +14,7 @@ from agentloupe.importers.times import bound
 from agentloupe.ports.recording import Recording
 from agentloupe.server.context import Context, First, Here, RunId
 from agentloupe.server.documents import page, run_document, run_short
+from agentloupe.server.jobs import replay_badge
 from agentloupe.server.reply import reply
 from agentloupe.server.schemas import runs as schemas
 from agentloupe.verbs.deleting import delete_run
@@ -124,7 +125,9 @@ def one_run(here: Here, run_id: RunId) -> Response:
         "new": _totals(run.new_input_tokens, run.new_output_tokens, run.new_cost),
         "kept_steps": kept,
     }
-    return reply(run_document(here, run) | more)
+    document: dict[str, Any] = {**run_document(here, run), **more}
+    document["badges"]["replay"] = replay_badge(here, run.id)
+    return reply(document)
 
 
 def _totals(input_tokens: int | None, output_tokens: int | None, cost: object) -> dict[str, Any]:

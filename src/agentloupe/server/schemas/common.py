@@ -26,6 +26,7 @@ class Error(Document):
 
     model_config = ConfigDict(
         extra="allow",
+        json_schema_serialization_defaults_required=False,
         json_schema_extra={
             "examples": [
                 {

@@ -1,0 +1,162 @@
+"""What a person sees before a fork: the request that will be sent, who answers tools, who could drive it, what to beware of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Query
+from starlette.responses import Response
+
+from agentloupe.engine.cautions import cautions
+from agentloupe.engine.overrides import tool_name
+from agentloupe.engine.views.flags import instructions_of
+from agentloupe.engine.views.messages import messages_of, text_in
+from agentloupe.ports.settings import Settings, load, model_settings
+from agentloupe.server.asking import model_step
+from agentloupe.server.context import Context, Here, RunId
+from agentloupe.server.documents import fork_reason
+from agentloupe.server.reading import Opened
+from agentloupe.server.reply import reply
+from agentloupe.server.routes.jobs import command_for, worker_of
+from agentloupe.server.schemas.jobs import ForkDialog
+from agentloupe.verbs.jobspec import BUILT_IN
+from agentloupe.words.dialects import Form, form_in, form_of, server_held
+from agentloupe.words.errors import Damaged, ForkRefused, LoupeError
+from agentloupe.words.exchange import answer_in
+from agentloupe.words.jsontext import Json, dumps
+from agentloupe.words.step import Step
+from agentloupe.words.turns import DIALECTS
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/api", tags=["jobs"])
+
+_APART: Final = frozenset({"messages", "input", "contents", "tools", "system", "instructions", "systemInstruction"})
+_WRITES: Final = ("cassette", "stub", "human")
+_READS: Final = ("cassette", "live", "stub", "human")
+
+
+@router.get("/runs/{run_id}/fork", response_model=ForkDialog)
+def fork_dialog(here: Here, run_id: RunId, from_: Annotated[int, Query(alias="from", ge=0, le=2**31 - 1)]) -> Response:
+    """Everything that the dialog of a fork is filled with."""
+    opened = here.reader.open(run_id)
+    step = model_step(opened, from_)
+    why = fork_reason(opened.run, step)
+    if why is not None:
+        raise ForkRefused(f"step {from_} of {run_id}: {why}", reason="cut_request")
+    request = opened.bodies().body(step.input_digest)
+    whole = request if isinstance(request, dict) else {}
+    form = _form(opened, step, whole)
+    temperature = whole.get("temperature")
+    prompt = instructions_of(whole)
+    return reply(
+        {
+            "run_id": run_id,
+            "from_step": from_,
+            "request": dumps(request).decode("utf-8", "backslashreplace"),
+            "form": form,
+            "system_prompt": prompt if isinstance(prompt, str) else _system_text(whole) if prompt is not None else None,
+            "model": model if isinstance(model := whole.get("model"), str) else opened.run.model,
+            "temperature": temperature if isinstance(temperature, int | float) else None,
+            "parameters": {name: value for name, value in whole.items() if name not in _APART},
+            "tools": _tools(opened.steps, whole),
+            "engines": _engines(here, opened, form),
+            "endpoints": _endpoints(here),
+            "kept": _kept(opened.steps, from_),
+            "cautions": cautions(whole, whole, (), form),
+            "server_held": server_held(whole),
+            "live_known": [
+                {"name": n, "reason": r, "read": False} for n, r in {**BUILT_IN, **_settings(here).live}.items()
+            ],
+        }
+    )
+
+
+def _form(opened: Opened, step: Step, request: Mapping[str, Json]) -> Form | None:
+    """Which form the request has, as a fork will see it."""
+    try:
+        answer = opened.bodies().body(step.output_digest) if step.status == "ok" else None
+    except Damaged:
+        answer = None
+    provider = step.attrs.get("provider")
+    return form_in(answer_in(answer)) or form_of(dict(request), provider if isinstance(provider, str) else None, None)
+
+
+def _system_text(request: Mapping[str, Json]) -> str:
+    first = messages_of(dict(request))[:1]
+    return text_in(first[0]) if first else ""
+
+
+def _kept(steps: Sequence[Step], start: int) -> dict[str, int]:
+    before = [step for step in steps[:start] if step.kind != "agent"]
+    return {"steps": len(before), "answers": sum(step.kind == "llm" for step in before)}
+
+
+def _tools(steps: Sequence[Step], request: Mapping[str, Json]) -> list[dict[str, Any]]:
+    """Tools that the model was told of, then others that were called."""
+    listed = request.get("tools")
+    told = [name for tool in listed if (name := tool_name(tool))] if isinstance(listed, list) else []
+    called = [step for step in steps if step.kind == "tool"]
+    found: list[dict[str, Any]] = []
+    for name in dict.fromkeys((*told, *(step.name for step in called))):
+        mine = [step for step in called if step.name == name]
+        effect = next((step.effect for step in mine if step.effect and not step.attrs.get("effect_unstated")), None)
+        locked = effect in (None, "write")
+        reason = None
+        if locked:
+            said = "it is declared to write" if effect == "write" else "nobody said what it does to the world"
+            reason = f"never run live in a fork: {said}"
+        recorded = sum(step.source not in {"miss", "stub", "simulated"} for step in mine)
+        found.append(
+            {
+                "name": name,
+                "effect": effect,
+                "recorded": recorded,
+                "policy": "cassette",
+                "choices": list(_WRITES if locked else _READS),
+                "locked": locked,
+                "reason": reason,
+            }
+        )
+    return found
+
+
+def _engines(here: Context, opened: Opened, form: Form | None) -> list[dict[str, Any]]:
+    run = opened.run
+    unspoken = None if form in DIALECTS else f"the generic loop does not speak the form {form!r}"
+    worker = worker_of(here, run.agent) if here.jobs is not None else None
+    imported = run.engine == "imported"
+    why_not = "it is an import: its code is not here" if imported else f"no worker has the agent {run.agent!r}"
+    own: dict[str, Any] = {"engine": "own", "agent": run.agent, "worker": worker, "available": worker is not None}
+    generic: dict[str, Any] = {"engine": "generic", "agent": None, "worker": None, "available": unspoken is None}
+    return [
+        {**generic, "why_not": unspoken, "command": None},
+        {
+            **own,
+            "why_not": None if worker is not None else why_not,
+            "command": None if worker is not None or imported else command_for(here, run),
+        },
+    ]
+
+
+def _settings(here: Context) -> Settings:
+    try:
+        return load(here.settings.root)
+    except LoupeError:
+        return here.settings  # the page of settings says what is wrong with the file
+
+
+def _endpoints(here: Context) -> list[dict[str, Any]]:
+    found = [
+        {"name": name, "base_url": one.base_url, "model": one.model, "key_variable": one.key_env}
+        for name, one in _settings(here).endpoints.items()
+    ]
+    try:
+        standard = model_settings(here.settings.root)
+    except LoupeError:
+        return found
+    if standard.base_url is not None:
+        plain = {"base_url": standard.base_url, "model": standard.model, "key_variable": "LLM_API_KEY"}
+        found.insert(0, {"name": "", **plain})
+    return found
