@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +17,7 @@ from agentloupe.store.sealing import seal_drafts
 from agentloupe.words.event import Draft, Event, Head
 from agentloupe.words.run import Counts
 from agentloupe.words.seal import GENESIS
+from agentloupe.words.step import Step
 from tests.store.make import Author, call, small_run
 
 
@@ -277,3 +279,45 @@ def test_a_step_whose_body_is_gone_says_so() -> None:
     recording = replace(store.recording("run-1"), get=lambda digests: {})
     step = load_steps(recording)[1]
     assert (step.loaded, step.input, step.partial) == (False, None, "a body is not there")
+
+
+# ---------------------------------------------------------------- work
+
+
+class Counted(set[int]):
+    """Counts what is put in."""
+
+    put = 0
+
+    def add(self, element: int) -> None:
+        self.put += 1
+        super().add(element)
+
+    def update(self, *others: Iterable[int]) -> None:
+        for other in others:
+            for element in other:
+                self.add(element)
+
+
+def test_the_work_of_a_kept_prefix_grows_with_its_length_and_not_with_its_square() -> None:
+    def work(calls: int) -> int:
+        kept = [one for n in range(calls) for one in tool(f"0.{n}", n * 0.01, copied=True)]
+        projector = Projector("r")
+        projector._dirty = dirty = Counted()
+        for event in fork_of(*kept):
+            projector.add(event)
+        assert len(projector.take().steps) == calls
+        return dirty.put
+
+    assert work(200) <= 2.1 * work(100)
+
+
+def test_a_prefix_that_grows_between_two_looks_is_moved_as_a_whole() -> None:
+    projector = Projector("r")
+    looks: list[Sequence[Step]] = []
+    for event in fork_of(*tool("0.0", 0, copied=True), *tool("0.1", 10, copied=True)):
+        projector.add(event)
+        looks.append(projector.take().steps)
+    moved = looks[-1]
+    assert [step.idx for step in moved] == [0, 1]
+    assert moved[0].started_at < moved[1].started_at

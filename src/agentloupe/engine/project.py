@@ -161,6 +161,7 @@ class Projector:
         self._usage_complete = True
         self._prefix_from: str | None = None
         self._prefix_to: str | None = None
+        self._prefix_moved = False
 
     # --- in -----------------------------------------------------------------------------------------------------------
 
@@ -286,9 +287,8 @@ class Projector:
         at = event.recorded_at
         self._prefix_from = min(self._prefix_from or at, at)
         if self._prefix_to is None or at > self._prefix_to:
-            # The whole prefix is moved by another amount now.
             self._prefix_to = at
-            self._dirty.update(s.idx for s in self._steps if s.copied)
+            self._prefix_moved = True
 
     def _close(self, step: _Step, event: Event) -> None:
         attrs = event.attrs
@@ -337,6 +337,9 @@ class Projector:
 
     def take(self) -> Delta:
         """The run's row, and the steps that changed since the last `take`."""
+        if self._prefix_moved:  # the whole of it, by another amount than before
+            self._prefix_moved = False
+            self._dirty.update(step.idx for step in self._steps if step.copied)
         shift = self._shift()
         changed = tuple(self._made(self._steps[idx], shift) for idx in sorted(self._dirty))
         self._dirty.clear()
