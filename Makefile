@@ -19,7 +19,7 @@ TEST ?= tests
 
 NPM ?= npm
 
-.PHONY: page help setup demo test test-all test-sdk check bench docs docs-reference lock clean
+.PHONY: page page-api page-shots help setup demo test test-all test-sdk check bench docs docs-reference lock clean
 
 help:  ## show this list
 	@echo "Agent Loupe: make TARGET"
@@ -78,6 +78,12 @@ check: $(READY)  ## lint, format, types and the architecture; of the page too, w
 
 page: web/node_modules/.ready  ## build the page that `agentloupe serve` shows (needs Node 20 or newer)
 	@$(NPM) run --silent --prefix web build
+
+page-api: $(READY)  ## write the description of the server's interface anew, from which the page's types are made
+	@$(BIN)/python -m agentloupe.server.openapi > web/src/api/openapi.json
+
+page-shots: $(READY) page  ## pictures of every screen, both themes and languages, into web/shots (needs Chromium)
+	@$(BIN)/python -m tests.e2e.shots
 
 web/node_modules/.ready: web/package-lock.json
 	@command -v $(NPM) >/dev/null || { echo "make: npm was not found. Install Node 20 or newer, for instance: apt-get install nodejs npm" >&2; exit 3; }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -19,7 +20,7 @@ from agentloupe.verbs.sessions import RecordOpener
 from bench.agents import model_and_tool, settings_in
 from tests.fork_support import schema
 
-__all__ = ["MODEL", "World", "long_run", "make_world"]
+__all__ = ["BIG", "MODEL", "World", "gated_run", "long_run", "make_world"]
 
 MODEL: Final = "demo-large"
 PROMPT: Final = """You are the support desk of a flower shop.
@@ -268,3 +269,24 @@ def _recorded(store: Store, program: Callable[..., object], *args: object) -> st
 def long_run(store: Store, steps: int) -> str:
     """A run of so many steps with honest sizes: a model step, then a tool, over and over."""
     return _recorded(store, model_and_tool, steps)
+
+
+def gated_run(store: Store, run_id: str, go: threading.Semaphore, turns: int) -> None:
+    """A run that takes a turn each time that it may: a model step, then a tool."""
+
+    def told(messages: list[Any], *_: object) -> tuple[dict[str, Any], int, int]:
+        go.acquire()
+        at = len(messages)
+        return _message("", [("get_weather", {"city": "Beijing"})] if at < 2 * turns else "Done.", at), 10, 10
+
+    run_loop(
+        told,
+        TOOLS,
+        model=MODEL,
+        question="How cold is it now?",
+        tool_schemas=SCHEMAS,
+        max_steps=turns + 1,
+        store=store,
+        run_id=run_id,
+        name="Growing",
+    )

@@ -141,44 +141,39 @@ function List({ search, selected, onSelect, onCompare, importer, children }: Lis
       {pages.error ? (
         <Failure error={pages.error} again={pages.again} />
       ) : (
-        <div
-          className="pane tblwrap grow"
-          ref={pane}
-          role="table"
-          aria-label={t('runs.title')}
-          aria-rowcount={total + 1}
-          onScroll={event => setAtTop(event.currentTarget.scrollTop < ROW)}
-        >
-          <Head />
+        <div className="pane tblwrap grow" ref={pane} onScroll={event => setAtTop(event.currentTarget.scrollTop < ROW)}>
           {pages.total === undefined && <Loading what={t('runs.title')} rows={12} />}
           {pages.total === 0 && <Nothing search={search} />}
-          <div role="rowgroup" className="rows" style={{ height: rows.getTotalSize() }}>
-            {items.map(item => {
-              const found = pages.at(item.index);
-              return (
-                <div
-                  key={item.key}
-                  role="row"
-                  aria-rowindex={item.index + 2}
-                  className={`rr ${found && selected.includes(found.id) ? 'sel' : ''} ${item.index === current ? 'cur' : ''}`}
-                  style={{ transform: `translateY(${item.start}px)` }}
-                  onMouseDown={() => setCurrent(item.index)}
-                >
-                  {found ? (
-                    <RunRow
-                      run={found}
-                      selected={selected.includes(found.id)}
-                      current={item.index === current}
-                      onSelect={() => onSelect(found.id)}
-                    />
-                  ) : (
-                    <span role="cell" className="cell skelcell">
-                      <span className="skel" />
-                    </span>
-                  )}
-                </div>
-              );
-            })}
+          <div role="table" aria-label={t('runs.title')} aria-rowcount={total + 1} hidden={total === 0}>
+            <Head />
+            <div role="rowgroup" className="rows" style={{ height: rows.getTotalSize() }}>
+              {items.map(item => {
+                const found = pages.at(item.index);
+                return (
+                  <div
+                    key={item.key}
+                    role="row"
+                    aria-rowindex={item.index + 2}
+                    className={`rr ${found && selected.includes(found.id) ? 'sel' : ''} ${item.index === current ? 'cur' : ''}`}
+                    style={{ transform: `translateY(${item.start}px)` }}
+                    onMouseDown={() => setCurrent(item.index)}
+                  >
+                    {found ? (
+                      <RunRow
+                        run={found}
+                        selected={selected.includes(found.id)}
+                        current={item.index === current}
+                        onSelect={() => onSelect(found.id)}
+                      />
+                    ) : (
+                      <span role="cell" className="cell skelcell">
+                        <span className="skel" />
+                      </span>
+                    )}
+                  </div>
+                );
+              })}
+            </div>
           </div>
         </div>
       )}

@@ -1,0 +1,73 @@
+"""One browser, one server and one set of runs for all browser tests of a worker; a page of its own for each test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, ConsoleMessage, Page, expect
+
+from agentloupe.engine.project import Projector
+from agentloupe.ports.protocols import Store
+from agentloupe.store.opening import open_url
+from tests.e2e.served import Served, browsing, missing, serving
+from tests.e2e.world import World, make_world
+
+expect.set_options(timeout=15_000)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """The installed Chromium; without it, or without the built page, the test is skipped and says so."""
+    if (lacking := missing()) is not None:
+        pytest.skip(lacking)
+    with browsing() as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the runs are."""
+    return tmp_path_factory.mktemp("browser")
+
+
+@pytest.fixture(scope="session")
+def world(browser: Browser, folder: Path) -> World:
+    """The runs that are looked at; not made where there is no browser."""
+    with closing(open_url(folder / "runs.db", new_fold=Projector)) as store:
+        return make_world(store)
+
+
+@pytest.fixture(scope="session")
+def server(world: World, folder: Path) -> Iterator[Served]:
+    """A server over the runs."""
+    with serving(folder / "runs.db") as served:
+        yield served
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    """A new page in English; whatever it complains about in its console fails the test."""
+    context = browser.new_context(viewport={"width": 1440, "height": 900}, locale="en-US", color_scheme="light")
+    shown = context.new_page()
+    complaints: list[str] = []
+
+    def heard(message: ConsoleMessage) -> None:
+        # Refusals are shown on the page, and tests look for them there.
+        if message.type in {"error", "warning"} and "Failed to load resource" not in message.text:
+            complaints.append(message.text)
+
+    shown.on("console", heard)
+    shown.on("pageerror", lambda error: complaints.append(str(error)))
+    yield shown
+    context.close()
+    assert complaints == []
+
+
+@pytest.fixture
+def store(folder: Path, world: World) -> Iterator[Store]:
+    """The store that the server serves, to write to it beside the server."""
+    with closing(open_url(folder / "runs.db", new_fold=Projector)) as opened:
+        yield opened

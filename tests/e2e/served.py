@@ -1,0 +1,97 @@
+"""A real server in a process of its own, and a real browser that looks at it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from playwright.sync_api import Browser, sync_playwright
+
+from agentloupe.server.app import PAGE
+from tests.support import ROOT
+
+__all__ = ["AXE", "Served", "browsing", "chromium", "missing", "serving"]
+
+AXE: Final = ROOT / "web" / "node_modules" / "axe-core" / "axe.min.js"
+_NAMES: Final = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+_FLAGS: Final = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+
+
+def chromium() -> str | None:
+    """The browser that is installed: the one that `CHROMIUM` names, else the first of the usual names."""
+    named = os.environ.get("CHROMIUM")
+    return named or next((found for name in _NAMES if (found := shutil.which(name))), None)
+
+
+def missing() -> str | None:
+    """What a browser test needs and does not have, with the way to get it."""
+    if chromium() is None:
+        return "needs Chromium (apt-get install chromium, or CHROMIUM=/path/to/one)"
+    if not (PAGE / "index.html").is_file():
+        return "needs the built page (make page)"
+    return None
+
+
+@contextmanager
+def browsing() -> Iterator[Browser]:
+    """The installed Chromium, without a window."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium(), args=list(_FLAGS))
+        yield browser
+        browser.close()
+
+
+@dataclass
+class Served:
+    """A server that runs.
+
+    Attributes:
+        address: where it is, with the token.
+        process: of it.
+    """
+
+    address: str
+    process: subprocess.Popen[str]
+
+    def at(self, path: str, **asked: str) -> str:
+        """The address of a page, with the token."""
+        root, _, token = self.address.partition("/?")
+        more = "".join(f"&{name}={value}" for name, value in asked.items())
+        mark = "&" if "?" in path else "?"
+        return f"{root}{path}{mark}{token}{more}"
+
+    def stop(self) -> None:
+        """Ends it and waits until it is gone."""
+        self.process.terminate()
+        self.process.wait(timeout=20)
+
+
+@contextmanager
+def serving(db: Path, *, port: int = 0) -> Iterator[Served]:
+    """`agentloupe serve` over a database, as a person starts it."""
+    command = [sys.executable, "-m", "agentloupe", "serve", "--no-browser", "--port", str(port), "--db", str(db)]
+    env = {**os.environ, "LOUPE_DB": str(db)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env, cwd=db.parent) as process:
+        assert process.stdout is not None
+        said = process.stdout.readline()
+        served = Served(said.rpartition(" ")[2].strip(), process)
+        assert "token=" in served.address, said
+        try:
+            yield served
+        finally:
+            served.stop()
