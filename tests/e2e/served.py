@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,7 +48,7 @@ def missing() -> str | None:
 
 
 @contextmanager
-def browsing() -> Iterator[Browser]:
+def browsing() -> Generator[Browser]:
     """The installed Chromium, without a window."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium(), args=list(_FLAGS))
@@ -82,7 +82,7 @@ class Served:
 
 
 @contextmanager
-def serving(db: Path, *, port: int = 0) -> Iterator[Served]:
+def serving(db: Path, *, port: int = 0) -> Generator[Served]:
     """`agentloupe serve` over a database, as a person starts it."""
     command = [sys.executable, "-m", "agentloupe", "serve", "--no-browser", "--port", str(port), "--db", str(db)]
     env = {**os.environ, "LOUPE_DB": str(db)}

@@ -54,3 +54,10 @@ export interface Page<T> {
   readonly total: number;
   readonly first: number;
 }
+export type ForkDialog = Schemas['ForkDialog'];
+export type ForkBody = Schemas['ForkBody'];
+export type Forked = Schemas['Forked'];
+export type Estimated = Schemas['Estimated'];
+export type Job = Schemas['Job'];
+export type Reports = Schemas['Reports'];
+export type Settings = Schemas['SettingsDocument'];

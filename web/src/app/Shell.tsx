@@ -16,6 +16,9 @@ const PLACES = [
   ['/runs', 'nav.runs'],
   ['/compare', 'nav.compare'],
   ['/lineage', 'nav.lineage'],
+  ['/replays', 'nav.replays'],
+  ['/jobs', 'nav.jobs'],
+  ['/settings', 'nav.settings'],
 ] as const;
 
 /** The frame of every page: top bar, what is wrong with the connection, the view, the foot. */

@@ -3,7 +3,15 @@ import { createRootRoute, createRoute, createRouter, Link, lazyRouteComponent, r
 import { ApiError } from '../api/client';
 import { parseSearch, searchText } from '../base/address';
 import { useWords } from '../base/words';
-import { compareSearch, lineageSearch, runSearch, runsSearch, summarySearch } from '../model/addresses';
+import {
+  compareSearch,
+  forkSearch,
+  lineageSearch,
+  replaysSearch,
+  runSearch,
+  runsSearch,
+  summarySearch,
+} from '../model/addresses';
 import { Failure } from '../widgets/states';
 import { Shell } from './Shell';
 
@@ -73,8 +81,30 @@ const lineage = createRoute({
   validateSearch: lineageSearch,
   component: lazyRouteComponent(() => import('../views/lineage/LineagePage'), 'LineagePage'),
 });
+const fork = createRoute({
+  getParentRoute: () => root,
+  path: '/runs/$id/fork',
+  validateSearch: forkSearch,
+  component: lazyRouteComponent(() => import('../views/fork/ForkPage'), 'ForkPage'),
+});
+const jobs = createRoute({
+  getParentRoute: () => root,
+  path: '/jobs',
+  component: lazyRouteComponent(() => import('../views/jobs/JobsPage'), 'JobsPage'),
+});
+const replays = createRoute({
+  getParentRoute: () => root,
+  path: '/replays',
+  validateSearch: replaysSearch,
+  component: lazyRouteComponent(() => import('../views/replays/ReplaysPage'), 'ReplaysPage'),
+});
+const settings = createRoute({
+  getParentRoute: () => root,
+  path: '/settings',
+  component: lazyRouteComponent(() => import('../views/settings/SettingsPage'), 'SettingsPage'),
+});
 
-const tree = root.addChildren([home, runs, run, compare, summary, lineage]);
+const tree = root.addChildren([home, runs, run, fork, compare, summary, lineage, jobs, replays, settings]);
 
 export const router = createRouter({
   routeTree: tree,

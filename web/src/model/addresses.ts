@@ -39,7 +39,6 @@ export interface RunSearch {
   readonly tab?: Tab;
   readonly side?: 'tree';
   readonly q?: string;
-  readonly fork?: number;
 }
 
 export function runSearch(raw: Raw): RunSearch {
@@ -48,7 +47,6 @@ export function runSearch(raw: Raw): RunSearch {
     tab: TABS.find(tab => tab === one(raw['tab'])),
     side: one(raw['side']) === 'tree' ? ('tree' as const) : undefined,
     q: one(raw['q']),
-    fork: whole(raw['fork']),
   });
 }
 
@@ -81,6 +79,10 @@ export function lineageSearch(raw: Raw): { readonly run?: string } {
   return said({ run: one(raw['run']) });
 }
 
-export function replaysSearch(raw: Raw): { readonly run?: string; readonly report?: string } {
-  return said({ run: one(raw['run']), report: one(raw['report']) });
+export function replaysSearch(raw: Raw): { readonly run?: string } {
+  return said({ run: one(raw['run']) });
+}
+
+export function forkSearch(raw: Raw): { readonly from?: number } {
+  return said({ from: whole(raw['from']) });
 }

@@ -24,6 +24,7 @@ const route = getRouteApi('/runs/$id');
 const HINTS: readonly Hint[] = [
   { keys: ['j', 'k'], does: 'key.move' },
   { keys: ['Enter'], does: 'key.open' },
+  { keys: ['f'], does: 'key.fork' },
   { keys: ['c'], does: 'key.compare' },
   { keys: ['[', ']'], does: 'key.siblings' },
   { keys: ['1', '6'], does: 'key.tabs' },
@@ -77,6 +78,10 @@ function Loaded({ run }: { readonly run: RunDetail }) {
     End: () => go(total - 1),
     c: () => {
       if (run.parent_run_id) void navigate({ to: '/compare', search: { a: run.parent_run_id, b: run.id } });
+    },
+    f: () => {
+      if (steps.at(step)?.forkable)
+        void navigate({ to: '/runs/$id/fork', params: { id: run.id }, search: { from: step } });
     },
     '[': () => sibling(-1),
     ']': () => sibling(1),

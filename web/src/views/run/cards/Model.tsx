@@ -1,3 +1,4 @@
+import { Link } from '@tanstack/react-router';
 import type { Call, ModelCard } from '../../../api/types';
 import { useWords } from '../../../base/words';
 import { shows } from '../../../model/cards';
@@ -31,6 +32,7 @@ export function Model({ card }: { readonly card: ModelCard }) {
             <Meta step={card.step} parallel={card.parallel ? card.calls.length : 0} />
           </button>
           <SourceTag source={card.source} />
+          <ForkButton step={card.step} />
         </div>
         <Flag
           card={card}
@@ -66,6 +68,33 @@ export function Model({ card }: { readonly card: ModelCard }) {
         )}
       </article>
     </>
+  );
+}
+
+/** Begins a fork here; where none can begin the reason stands beside it. */
+function ForkButton({ step }: { readonly step: number }) {
+  const { t } = useWords();
+  const { run, header: at } = useCard();
+  const header = at(step);
+  if (!header) return null;
+  if (!header.forkable) {
+    return (
+      <>
+        <span className="note" id={`off-${step}`}>
+          {t('step.forkOff', { reason: header.fork_reason ?? '' })}
+        </span>
+        <button type="button" className="btn s" disabled aria-describedby={`off-${step}`}>
+          <Icon sign="fork" />
+          {t('card.fork')}
+        </button>
+      </>
+    );
+  }
+  return (
+    <Link to="/runs/$id/fork" params={{ id: run.id }} search={{ from: step }} className="btn s fork">
+      <Icon sign="fork" />
+      {t('card.fork')}
+    </Link>
   );
 }
 

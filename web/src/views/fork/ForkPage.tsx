@@ -1,0 +1,165 @@
+import './fork.css';
+import { useQuery } from '@tanstack/react-query';
+import { getRouteApi, Link } from '@tanstack/react-router';
+import { useEffect, useState } from 'react';
+import { address, get, path } from '../../api/client';
+import type { ForkDialog, RunDetail } from '../../api/types';
+import { type Hint, useKeys } from '../../base/keys';
+import { useWords } from '../../base/words';
+import { type Draft, EMPTY } from '../../model/draft';
+import { CutLine } from '../../widgets/controls';
+import { Foot } from '../../widgets/slots';
+import { Failure, Loading } from '../../widgets/states';
+import { Kind } from '../../widgets/tags';
+import { RunText } from '../../widgets/text';
+import { Aside } from './Aside';
+import { Choices } from './Choices';
+import { Parameters } from './Parameters';
+import { RequestEditor } from './RequestEditor';
+import { ToolTable } from './ToolTable';
+
+const route = getRouteApi('/runs/$id/fork');
+const HINTS: readonly Hint[] = [
+  { keys: ['Ctrl', 'Enter'], does: 'key.start' },
+  { keys: ['Escape'], does: 'key.back' },
+  { keys: ['?'], does: 'key.all' },
+];
+
+/** A fork before it is begun: what is kept, what is changed, who answers tools, what it may cost. */
+export function ForkPage() {
+  const { t } = useWords();
+  const { id } = route.useParams();
+  const { from = 0 } = route.useSearch();
+  const run = useQuery({
+    queryKey: ['run', id],
+    queryFn: ({ signal }) => get<RunDetail>(path`/api/runs/${id}`, signal),
+  });
+  const dialog = useQuery({
+    queryKey: ['run', id, 'fork', from],
+    queryFn: ({ signal }) => get<ForkDialog>(address(path`/api/runs/${id}/fork`, { from }), signal),
+  });
+  const failed = run.error ?? dialog.error;
+  if (run.data && dialog.data) return <Panel key={`${id} ${from}`} run={run.data} dialog={dialog.data} />;
+  return (
+    <main className="page">
+      <h1 className="vh">{t('fork.title', { step: from })}</h1>
+      {failed ? (
+        <Failure error={failed} again={() => void dialog.refetch()} />
+      ) : (
+        <Loading what={t('fork.title', { step: from })} rows={8} />
+      )}
+    </main>
+  );
+}
+
+/** The draft of a run and a step, kept in this tab: two tabs do not share one. */
+function useDraft(name: string, dialog: ForkDialog) {
+  const [draft, setDraft] = useState<Draft>(() => ({ ...EMPTY, ...firstChoice(dialog), ...keptDraft(name) }));
+  useEffect(() => {
+    try {
+      sessionStorage.setItem(name, JSON.stringify(draft));
+    } catch {
+      // A browser that keeps nothing loses the draft with the page.
+    }
+  }, [name, draft]);
+  return [draft, (change: Partial<Draft>) => setDraft(before => ({ ...before, ...change }))] as const;
+}
+
+function keptDraft(name: string): Partial<Draft> {
+  try {
+    return JSON.parse(sessionStorage.getItem(name) ?? '{}') as Partial<Draft>;
+  } catch {
+    return {};
+  }
+}
+
+function firstChoice(dialog: ForkDialog): Partial<Draft> {
+  const engine = dialog.engines.find(one => one.available)?.engine ?? 'generic';
+  return { engine, endpoint: dialog.endpoints[0]?.name ?? '' };
+}
+
+interface PanelProps {
+  readonly run: RunDetail;
+  readonly dialog: ForkDialog;
+}
+
+function Panel({ run, dialog }: PanelProps) {
+  const { t } = useWords();
+  const navigate = route.useNavigate();
+  const step = dialog.from_step;
+  const [draft, change] = useDraft(`loupe-fork-${run.id}-${step}`, dialog);
+  const back = () => void navigate({ to: '/runs/$id', params: { id: run.id }, search: { step } });
+  useKeys({ Escape: back });
+  return (
+    <>
+      <section className="hd" aria-label={t('fork.title', { step: String(step) })}>
+        <div className="row">
+          <span className="crumb nw">
+            <Link to="/runs" search={{}}>
+              {t('run.crumb')}
+            </Link>
+            {' / '}
+            <Link to="/runs/$id" params={{ id: run.id }} search={{ step }}>
+              <RunText>{run.name}</RunText>
+            </Link>
+            {' /'}
+          </span>
+          <h1>{t('fork.title', { step: String(step) })}</h1>
+          <span className="grow" />
+          <span className="note">{t('fork.never')}</span>
+        </div>
+      </section>
+      <main className="forkgrid two">
+        <div className="pane forkmain">
+          <CutLine step={step}>{t('fork.keptRow', { n: dialog.kept.steps })}</CutLine>
+          <div className="fp">
+            <div className="sec">
+              <div className="fsec">
+                <Kind kind="llm" />
+                {t('fork.request', { step: String(step) })}
+                <span className="grow" />
+                <Engine dialog={dialog} draft={draft} onChange={change} />
+              </div>
+              <RequestEditor dialog={dialog} draft={draft} onChange={change} />
+            </div>
+            <Parameters dialog={dialog} draft={draft} onChange={change} />
+            <ToolTable dialog={dialog} draft={draft} onChange={change} />
+            <Choices draft={draft} onChange={change} />
+          </div>
+        </div>
+        <Aside run={run} dialog={dialog} draft={draft} onBack={back} />
+      </main>
+      <Foot hints={HINTS}>{t('fork.draft')}</Foot>
+    </>
+  );
+}
+
+export interface PartProps {
+  readonly dialog: ForkDialog;
+  readonly draft: Draft;
+  readonly onChange: (change: Partial<Draft>) => void;
+}
+
+/** Who drives the fork; one that cannot says why, and which command would help. */
+function Engine({ dialog, draft, onChange }: PartProps) {
+  const { t } = useWords();
+  return (
+    <span className="row engines">
+      <span className="note">{t('fork.engine')}</span>
+      <span className="seg" role="group" aria-label={t('fork.engine')}>
+        {dialog.engines.map(one => (
+          <button
+            key={one.engine}
+            type="button"
+            aria-pressed={one.engine === draft.engine}
+            disabled={!one.available}
+            title={[one.why_not, one.command].filter(Boolean).join(': ') || undefined}
+            onClick={() => onChange({ engine: one.engine })}
+          >
+            {t(`fork.engine.${one.engine}`)}
+          </button>
+        ))}
+      </span>
+    </span>
+  );
+}
