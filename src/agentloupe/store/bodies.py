@@ -103,7 +103,8 @@ def _put_new(conn: Connection, rid: int, new: Sequence[Prepared]) -> None:
 _PUT = "INSERT INTO bodies(rid, digest, form, size, data) VALUES (?, ?, ?, ?, ?) ON CONFLICT(digest) DO NOTHING"
 _OWN = "INSERT INTO run_bodies(rid, bid) SELECT ?, bid FROM bodies WHERE bid > ?"
 _LINK = "INSERT INTO run_bodies(rid, bid) SELECT ?, bid FROM bodies WHERE digest = ? ON CONFLICT DO NOTHING"
-_SHARE = """INSERT INTO body_runs(bid, rid) SELECT bid, ?1 FROM bodies WHERE digest = ?2 AND rid <> ?1
+_SHARE = """INSERT INTO body_runs(bid, rid) SELECT b.bid, mine.rid FROM bodies b, (SELECT ? AS rid) mine
+    WHERE b.digest = ? AND b.rid <> mine.rid
     ON CONFLICT DO NOTHING"""
 
 
@@ -175,19 +176,19 @@ def _corrupt(digest: str, where: str) -> Corrupt:
 def remove_run(conn: Connection, rid: int) -> int:
     """Removes the bodies that only this run needs; the others go over to a run that needs them. Returns how many went."""
     alone = conn.execute(
-        "SELECT b.bid, length(b.data) FROM run_bodies m JOIN bodies b ON b.bid = m.bid WHERE m.rid = ?1 AND b.rid = ?1"
+        "SELECT b.bid, length(b.data) FROM run_bodies m JOIN bodies b ON b.bid = m.bid WHERE m.rid = :rid AND b.rid = :rid"
         " AND NOT EXISTS (SELECT 1 FROM body_runs o WHERE o.bid = b.bid)",
-        (rid,),
+        {"rid": rid},
     ).fetchall()
     conn.execute(
-        "UPDATE bodies SET rid = (SELECT min(o.rid) FROM body_runs o WHERE o.bid = bodies.bid) WHERE rid = ?1"
-        " AND bid IN (SELECT m.bid FROM run_bodies m JOIN body_runs o ON o.bid = m.bid WHERE m.rid = ?1)",
-        (rid,),
+        "UPDATE bodies SET rid = (SELECT min(o.rid) FROM body_runs o WHERE o.bid = bodies.bid) WHERE rid = :rid"
+        " AND bid IN (SELECT m.bid FROM run_bodies m JOIN body_runs o ON o.bid = m.bid WHERE m.rid = :rid)",
+        {"rid": rid},
     )
     conn.execute(
-        "DELETE FROM body_runs WHERE bid IN (SELECT bid FROM run_bodies WHERE rid = ?1)"
-        " AND (rid = ?1 OR rid = (SELECT b.rid FROM bodies b WHERE b.bid = body_runs.bid))",
-        (rid,),
+        "DELETE FROM body_runs WHERE bid IN (SELECT bid FROM run_bodies WHERE rid = :rid)"
+        " AND (rid = :rid OR rid = (SELECT b.rid FROM bodies b WHERE b.bid = body_runs.bid))",
+        {"rid": rid},
     )
     conn.execute("DELETE FROM run_bodies WHERE rid = ?", (rid,))
     return _removed(conn, alone)[0]

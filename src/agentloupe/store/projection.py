@@ -85,9 +85,9 @@ class Projection:
             return
         # Tags that a person has set stand; those of the events do not come back beside them.
         conn.executemany(
-            "INSERT INTO facets(kind, value, started_at, rid) SELECT ?1, ?2, ?3, ?4"
-            " WHERE ?1 <> ?5 OR (SELECT tags_by_hand FROM runs WHERE rid = ?4) IS NULL ON CONFLICT DO NOTHING",
-            [(int(kind), value, started_at, self._rid, int(Facet.TAG)) for kind, value in facets],
+            "INSERT INTO facets(kind, value, started_at, rid) SELECT ?, ?, ?, ?"
+            " WHERE ? OR (SELECT tags_by_hand FROM runs WHERE rid = ?) IS NULL ON CONFLICT DO NOTHING",
+            [(int(kind), value, started_at, self._rid, kind != Facet.TAG, self._rid) for kind, value in facets],
         )
 
 
