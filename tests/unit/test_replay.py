@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import agentloupe as loupe
-from agentloupe.engine.replayer import Reached
 from agentloupe.engine.report import report_from_json
+from agentloupe.engine.ruling import Reached
 from agentloupe.ports import ambient
 from agentloupe.ports.recording import Recording
 from agentloupe.store import open_url

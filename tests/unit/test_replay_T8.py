@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agentloupe.engine.replayer import REFUSALS
+from agentloupe.engine.ruling import REFUSALS
 from agentloupe.engine.tape import Tape
 from agentloupe.ports import ambient
 from agentloupe.store.memory import MemoryStore

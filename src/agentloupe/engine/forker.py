@@ -23,7 +23,8 @@ from agentloupe.engine.pen import Answered, Pen
 from agentloupe.engine.policy import CASSETTE, Given, Policy, Question, ToolRule, check_live, find_sandbox
 from agentloupe.engine.privacy import Rules, named, scrub
 from agentloupe.engine.recorder import error_name, status_of
-from agentloupe.engine.replayer import Replayer, Settings
+from agentloupe.engine.replayer import Replayer
+from agentloupe.engine.ruling import Settings
 from agentloupe.engine.tape import RecordedCall
 from agentloupe.ports import ambient, codecs, streams
 from agentloupe.ports.ambient import HasPlace, Place
@@ -68,7 +69,7 @@ class ForkPlan:
         inherited: changes that the parent and its ancestors made; own code makes its requests without them.
         cancel: ends it from outside: before the next model call, in the plain loop also while a model is asked.
         watch: is told how far it is.
-        schedule: how much of the program's order is waited for; stuck_after: see `replayer.Settings`.
+        schedule: how much of the program's order is waited for; stuck_after: see `ruling.Settings`.
     """
 
     run_id: str
@@ -122,7 +123,9 @@ class _Before(Replayer):
         # After a changed result, what the program says to its model may differ.
         changed = [call.first_seq for call in cut.tape.calls if call.call_id in plan.results]
         self._amended_from = min(changed, default=cut.sequence)
-        self._edits = [(parse_path(str(c["path"])), cast("Op", c["op"]), c.get("value")) for c in plan.inherited]
+        self._overridden.edits = [
+            (parse_path(str(c["path"])), cast("Op", c["op"]), c.get("value")) for c in plan.inherited
+        ]
 
     def _agree(self, recorded: RecordedCall, call: Call, key: str) -> bool:
         if super()._agree(recorded, call, key):

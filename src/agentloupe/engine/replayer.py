@@ -9,96 +9,38 @@ verdict comes from here, never from what comes out of the agent.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
-from typing import Final, NoReturn, cast, get_args
+from typing import Final, NoReturn
 
 from agentloupe import __version__
-from agentloupe.engine.edits import Edit, Op, Path, apply_edits, parse_path, same, value_at
-from agentloupe.engine.expectations import Expectations, Expected
-from agentloupe.engine.explain import Explainer, digest_of
+from agentloupe.engine.explain import Explainer
 from agentloupe.engine.guard import Leak
+from agentloupe.engine.outcomes import Outcomes
+from agentloupe.engine.overridden import Overridden
 from agentloupe.engine.playing import PlayedStreams
 from agentloupe.engine.privacy import by_name, by_position, named
 from agentloupe.engine.proof import unproven
 from agentloupe.engine.recorder import status_of
-from agentloupe.engine.report import LEVELS, Divergence, DivergenceKind, Level, ReplayReport, Side, Verdict
+from agentloupe.engine.report import Divergence, DivergenceKind, ReplayReport, Side, Verdict
+from agentloupe.engine.ruling import Reached, Ruling, Settings
 from agentloupe.engine.serving import Bodies, LaneCursor, cursor_of
 from agentloupe.engine.tape import PATCHED, RecordedCall, Tape, outer_of
 from agentloupe.ports import codecs
 from agentloupe.ports.ambient import Caller, HasPlace, Place, caller, place
 from agentloupe.ports.protocols import Perform, Serve
 from agentloupe.ports.schedule import plain
-from agentloupe.ports.schedule.core import STUCK_AFTER, Schedule
+from agentloupe.ports.schedule.core import Schedule
 from agentloupe.ports.streams import Played
 from agentloupe.words.call import OWN_WORK, Attrs, Call
-from agentloupe.words.canonical import Json, digest, key_of
+from agentloupe.words.canonical import Json, key_of
 from agentloupe.words.errors import Corrupt, Damaged, EffectRefused, LoupeError, NotRebuildable, ReplayMismatch
 
-__all__ = ["NOT_OBSERVED", "OWN_WORK", "Reached", "Replayer", "Settings"]
+__all__ = ["Replayer"]
 
 _VALUES: Final = frozenset({"state", "check"})
 """Kinds that say what the program came to: their input is a result, compared at the level `state`."""
-
-NOT_OBSERVED: Final = ("direct reads of clock, random, os.environ",)
-"""What no replay can see; only `doctor` looks for it."""
-
-REFUSALS: Final = 1000
-"""So many calls of a program that goes on after the stop signal are refused before `Settings.gave_up` is called."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reached:
-    """The recorded failure that `--until-failure` leads to.
-
-    Attributes:
-        call: the call as the program makes it now.
-        recorded: the same on the tape.
-        error: the recorded exception.
-    """
-
-    call: Call
-    recorded: RecordedCall
-    error: BaseException
-
-
-def _same(value: Json) -> Json:
-    return value
-
-
-def _nothing() -> None:
-    return None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """How a replay is done.
-
-    Attributes:
-        level: how much must agree.
-        scrub: the recording's rules of redaction, applied to what the program says before it is compared.
-        rules: their digest.
-        expected: differences that a fix is meant to make.
-        until_failure: stop at the recorded failure; a function is called there with `Reached`, in the caller's frames.
-        stopped: called once when the program is told to stop. gave_up: called once when it does not.
-        isolation: how the way out is shut, for the report.
-        not_covered: what cannot be watched, for the report.
-        strict_order: a pass whose order is not proven counts as failed.
-        stuck_after: seconds without a move of a quiet program after which it counts as standing still.
-    """
-
-    level: Level = "content"
-    scrub: Callable[[Json], Json] = _same
-    rules: str | None = None
-    expected: Sequence[Expected] = ()
-    until_failure: bool | Callable[[Reached], None] = False
-    stopped: Callable[[], None] = _nothing
-    gave_up: Callable[[], None] = _nothing
-    isolation: str = "in process"
-    not_covered: tuple[str, ...] = NOT_OBSERVED
-    strict_order: bool = False
-    stuck_after: float = STUCK_AFTER
 
 
 class _Token(HasPlace):
@@ -137,34 +79,26 @@ class Replayer:
         )
         self.explainer = Explainer(tape)
         self.bodies = Bodies(tape.recording, [c.output_digest for c in tape.driven if c.output_digest is not None])
-        self.expectations = Expectations(self.settings.expected)
-        self.notes: list[str] = []
-        self.unstarted = _nothing
+        self.ruling = Ruling(self.settings, self.schedule)
+        self.notes = self.ruling.notes
+        self.unstarted: Callable[[], None] = lambda: None
         self._lock = plain.RLock()
         self._lanes: dict[str, LaneCursor] = {}
-        self._last: RecordedCall | None = None
         self._served: set[str] = set()
-        self._refused = 0
-        self._stop: ReplayMismatch | None = None
-        self._verdict: Verdict | None = None
-        self._divergence: Divergence | None = None
-        self._differences: list[Divergence] = []
-        self._levels: dict[Level, bool | None] = dict.fromkeys(LEVELS)
         self._failure = _failure_of(tape) if self.settings.until_failure else None
-        self._ended = False
-        self._message: str | None = None
-        self._edits: list[tuple[Path, Op, Json]] | None = None
         self._limited: BaseException | None = None
         self._streams = PlayedStreams(self.bodies.value, self._stream_differs)
+        self._outcomes = Outcomes(tape, self.bodies, self.explainer, self.ruling)
+        self._overridden = Overridden(tape.started.bodies, self.value_or_none, self._key)
 
     # --- the boundary -------------------------------------------------------------------------------------------------
 
     def decide(self, call: Call) -> Serve | Perform:
         """Answers from the tape, or stops."""
         with self._lock:
-            if self._stop is not None:
-                self._refuse()
-            if self._ended:
+            if self.ruling.stop is not None:
+                self.ruling.refuse()
+            if self.ruling.ended:
                 raise self.strayed(f"{call.kind} {call.name}", caller())
             where = place()
             given = by_position(self.settings.scrub(by_name(call.input, call.parameters)), call.parameters)
@@ -176,18 +110,18 @@ class Replayer:
             recorded = lane.found(key, self._key)
             self._keep_limit(lane, (call, where), recorded)
             agrees = recorded is not None and (
-                self._agree(recorded, call, key) or self._overridden(recorded, call, given)
+                self._agree(recorded, call, key) or self._overridden.agrees(recorded, call, given)
             )
             if recorded is None or not agrees:
                 recorded = self._disagree(lane, (call, where, key, given))
                 self.schedule.drop([recorded.call_id])
             lane.take(recorded)
             if recorded.kind in _VALUES and self._key(recorded) != key:
-                self._differ("state", recorded, recorded.input_digest, given)
+                self._outcomes.differ("state", recorded, recorded.input_digest, given)
             answer = (
                 self._answer(call, where, recorded) if recorded is not self._failure else self._reach(call, recorded)
             )
-            self._last = recorded
+            self.ruling.last = recorded
             self._served.add(recorded.call_id)
         if isinstance(answer, Reached):
             self._hand_over(answer)
@@ -209,7 +143,7 @@ class Replayer:
         if self._limited is None and recorded is not None and here and call.kind == "llm":
             answer = self._answer(replace(call, kind="other", cheap=False), where, recorded)
             lane.take(recorded)
-            self._last = recorded
+            self.ruling.last = recorded
             self._served.add(recorded.call_id)
             self._limited = answer.error if isinstance(answer, Serve) else None
         if self._limited is not None:
@@ -218,7 +152,7 @@ class Replayer:
     def finished(self, perform: Perform, value: object) -> object:
         """Compares the program's own work with what it was in the recording."""
         token = perform.token
-        if isinstance(token, _Token) and self._stop is None:
+        if isinstance(token, _Token) and self.ruling.stop is None:
             with self._lock:
                 self._leftovers(token.recorded.call_id + "~")
                 given = self.settings.scrub(token.call.encode(value))
@@ -228,7 +162,7 @@ class Replayer:
     def failed(self, perform: Perform, error: BaseException) -> None:
         """The program's own work raised; was that so in the recording?"""
         token = perform.token
-        if isinstance(token, _Token) and self._stop is None and not isinstance(error, ReplayMismatch):
+        if isinstance(token, _Token) and self.ruling.stop is None and not isinstance(error, ReplayMismatch):
             with self._lock:
                 given = self.settings.scrub(codecs.encode(error).wire)
                 self._compare_own(token.recorded, status_of(error), given)
@@ -252,23 +186,23 @@ class Replayer:
 
     def _end(self, status: str, output: Json) -> None:
         with self._lock:
-            self._ended = True
-            if self._stop is not None:
-                raise self._stop
+            self.ruling.ended = True
+            if self.ruling.stop is not None:
+                raise self.ruling.stop
             self._streams.ended()
-            if self._stop is not None:
-                raise self._stop
+            if self.ruling.stop is not None:
+                raise self.ruling.stop
             if self._limited is not None:
                 status, output = status_of(self._limited), codecs.encode(self._limited).wire
             for path in self.tape.lanes:
                 self._leftovers(path)
             self._timers_left()
-            self._levels["flow"] = True
-            self._compare_end(status, self.settings.scrub(output))
-            self._check_expected()
-            self._verdict = "reached" if self.settings.until_failure and status != "ok" else "pass"
-            if self._verdict == "reached":
-                self._message = "reached the recorded failure: the agent itself raised, after its last call"
+            self.ruling.levels["flow"] = True
+            self._outcomes.end(status, self.settings.scrub(output))
+            self.ruling.check_expected()
+            self.ruling.verdict = "reached" if self.settings.until_failure and status != "ok" else "pass"
+            if self.ruling.verdict == "reached":
+                self.ruling.message = "reached the recorded failure: the agent itself raised, after its last call"
 
     def leaked(self, leak: Leak) -> ReplayMismatch:
         """A real call went past the boundary; it is refused with what this returns."""
@@ -282,14 +216,14 @@ class Replayer:
     def strayed(self, message: str, line: Caller | None) -> ReplayMismatch:
         """Something would have reached the world. After the recorded run has ended that is no part of the verdict."""
         with self._lock:
-            if self._stop is None and self._ended:
+            if self.ruling.stop is None and self.ruling.ended:
                 note = f"after the run the program went on, and was stopped: {message}"
                 if note not in self.notes:
-                    self.notes.append(note)
+                    self.ruling.notes.append(note)
                 return ReplayMismatch(note, kind="leak")
-            if self._stop is None:
-                self._set(self.explainer.leak(message, self._lane("0").next(), self._last, line))
-            return self._again()
+            if self.ruling.stop is None:
+                self.ruling.set(self.explainer.leak(message, self._lane("0").next(), self.ruling.last, line))
+            return self.ruling.again()
 
     @property
     def progress(self) -> int:
@@ -304,14 +238,14 @@ class Replayer:
     def stands_still(self, awaited: str | None) -> None:
         """The program is quiet, and what the tape has next does not come."""
         with self._lock:
-            if self._stop is None and not self._ended:
+            if self.ruling.stop is None and not self.ruling.ended:
                 self.stand_still(awaited)
 
     def cancelled(self, id: str) -> None:
         """The program has cancelled what was handed to it in the recording."""
         with self._lock:
-            if self._stop is None and not self._ended:
-                self._set(self.explainer.cancelled(id, self.tape.call(id), self._last, caller()))
+            if self.ruling.stop is None and not self.ruling.ended:
+                self.ruling.set(self.explainer.cancelled(id, self.tape.call(id), self.ruling.last, caller()))
 
     def stand_still(self, awaited: str | None = None) -> ReplayMismatch:
         """Stops a program that makes no move any more, at the call (or the timer) that the tape waits for."""
@@ -322,20 +256,20 @@ class Replayer:
                 left = [lane.next() for lane in map(self._lane, paths)]
                 call = min((one for one in left if one), key=lambda one: one.first_seq, default=None)
             timer = awaited if awaited is not None and self.tape.call(awaited) is None else None
-            return self.abandon("diverged", self.explainer.awaited(call, self._last, timer))
+            return self.abandon("diverged", self.explainer.awaited(call, self.ruling.last, timer))
 
     def abandon(self, verdict: Verdict, divergence: Divergence) -> ReplayMismatch:
         """Stops for a reason from outside (another agent was started, nothing moves)."""
         with self._lock:
-            if self._stop is None:
-                self._set(divergence, verdict)
-            return self._again()
+            if self.ruling.stop is None:
+                self.ruling.set(divergence, verdict)
+            return self.ruling.again()
 
     def _timers_left(self) -> None:
         """Timers that fired in the recording, and for which the program did not wait."""
         timers = [name for name in self.schedule.left() if self.tape.call(name) is None]
-        if timers and not self.schedule.closed and not self._differences and not self.unproven():
-            self._halt(self.explainer.timer_left(timers[0], self.tape, self._last))
+        if timers and not self.schedule.closed and not self.ruling.differences and not self.unproven():
+            self.ruling.halt(self.explainer.timer_left(timers[0], self.tape, self.ruling.last))
 
     def unproven(self) -> tuple[str, ...]:
         """Why it is not proven that the program got everything in the recorded order; empty when it is."""
@@ -346,7 +280,7 @@ class Replayer:
         with self._lock:
             found = self.explainer.start_difference(kind, was, actual, line)
             sequence = self.tape.started.sequence
-            self._accept(found, (sequence, sequence))
+            self.ruling.accept(found, (sequence, sequence))
 
     def snapshot(self) -> Mapping[str, Json]:
         """The recorded snapshot; empty when there is none."""
@@ -356,38 +290,44 @@ class Replayer:
     @property
     def ended(self) -> bool:
         """Whether the program has come to its end."""
-        return self._ended
+        return self.ruling.ended
 
     @property
     def stopped(self) -> bool:
         """Whether there is a first disagreement already."""
-        return self._stop is not None
+        return self.ruling.stop is not None
 
     def report(self) -> ReplayReport:
         """What was found. Without an end of the program it counts as having ended early."""
-        if self._verdict is None:
+        if self.ruling.verdict is None:
             self.unstarted()
         with self._lock:
-            verdict = self._verdict or "could_not_run"
-            divergence = self._divergence
+            verdict = self.ruling.verdict or "could_not_run"
+            divergence = self.ruling.divergence
             return ReplayReport(
                 run_id=self.tape.recording.run_id,
                 verdict=verdict,
-                reason=divergence.reason or divergence.kind if divergence else None if self._verdict else "no_session",
+                reason=divergence.reason or divergence.kind
+                if divergence
+                else None
+                if self.ruling.verdict
+                else "no_session",
                 level=self.settings.level,
-                levels=dict(self._levels),
+                levels=dict(self.ruling.levels),
                 events=len(self.tape.recording.events),
                 consumed=self._consumed(verdict),
                 calls=len(self._served),
                 divergence=divergence,
-                differences=tuple(self._differences),
+                differences=tuple(self.ruling.differences),
                 isolation=self.settings.isolation,
                 not_covered=self.settings.not_covered,
                 notes=tuple(self.notes),
                 version=__version__,
                 rules=self.settings.rules,
-                message=self._message if self._verdict else "the program ended without starting the recorded agent",
-                unproven=self.unproven() if self._verdict else (),
+                message=self.ruling.message
+                if self.ruling.verdict
+                else "the program ended without starting the recorded agent",
+                unproven=self.unproven() if self.ruling.verdict else (),
                 strict_order=self.settings.strict_order,
             )
 
@@ -404,41 +344,6 @@ class Replayer:
         if recorded.kind != call.kind or recorded.name != call.name:
             return False
         return recorded.kind in _VALUES or self._key(recorded) == key
-
-    def _overridden(self, recorded: RecordedCall, call: Call, given: Json) -> bool:
-        """Whether a fork's recorded request is this one with the fork's recorded overrides in it."""
-        if not recorded.kind == call.kind == "llm" or not isinstance(given, dict) or not self._overrides():
-            return False
-        # Names say the model, which an override may have changed; the key holds it anyway.
-        wanted = self._key(recorded)
-        for chosen in self._choices(recorded):
-            edits = [Edit(path, op, value, path, value_at(given, path)) for path, op, value in chosen]
-            changed, applied = apply_edits(given, edits)
-            if applied and key_of(call.kind, call.name, changed) == wanted:
-                return True
-        return False
-
-    def _choices(self, recorded: RecordedCall) -> Iterator[Sequence[tuple[Path, Op, Json]]]:
-        """Which overrides this request may have had: a fork of a fork has those of its ancestors before its own."""
-        whole = self._overrides()
-        was = self.value_or_none(recorded.input_digest)
-        seen = [edit for edit in whole if edit[1] == "remove" or same(value_at(was, edit[0]), edit[2])]
-        if seen:
-            yield seen
-        for count in range(len(whole), 0, -1):
-            yield whole[:count]
-
-    def _overrides(self) -> Sequence[tuple[Path, Op, Json]]:
-        if self._edits is None:
-            bodies = self.tape.started.bodies
-            stored = [self.value_or_none(bodies.get(label)) for label in ("inherited", "overrides")]
-            self._edits = [
-                (parse_path(str(change["path"])), cast("Op", change["op"]), change.get("value"))
-                for changes in stored
-                for change in (changes if isinstance(changes, list) else ())
-                if isinstance(change, dict) and change.get("op") in get_args(Op)
-            ]
-        return self._edits
 
     def _key(self, recorded: RecordedCall) -> str:
         """The recorded key; where the recording lacks it, the key of the recorded input. Never nothing."""
@@ -495,10 +400,10 @@ class Replayer:
     def _stream_differs(self, recorded: RecordedCall, kind: DivergenceKind, text: str) -> ReplayMismatch:
         """The program does not read a stream as recorded."""
         with self._lock:
-            if self._stop is None:
+            if self.ruling.stop is None:
                 found = self.explainer.stream_difference(recorded, kind, text, caller())
-                self._set(found, "damaged" if kind == "truncated" else "diverged")
-            return self._again()
+                self.ruling.set(found, "damaged" if kind == "truncated" else "diverged")
+            return self.ruling.again()
 
     def _output(self, recorded: RecordedCall) -> Json:
         if recorded.status in ("unknown", "open"):
@@ -512,10 +417,8 @@ class Replayer:
         error = self._rebuilt(recorded)
         kind = type(error).__name__
         at = f"sequence {recorded.first_seq}, step {self.explainer.step_of(recorded)}"
-        self._message = f"reached the recorded failure at {at}: {recorded.kind} {recorded.name} failed with {kind}"
-        self._verdict = "reached"
-        self._stop = ReplayMismatch(self._message, kind="reached", sequence=recorded.first_seq)
-        self.schedule.halt(self._again)
+        message = f"reached the recorded failure at {at}: {recorded.kind} {recorded.name} failed with {kind}"
+        self.ruling.reached(message, recorded.first_seq)
         return Reached(call, recorded, error)
 
     def _rebuilt(self, recorded: RecordedCall) -> BaseException:
@@ -531,7 +434,7 @@ class Replayer:
         if callable(hook):
             hook(reached)
         self.settings.stopped()
-        raise self._again()
+        raise self.ruling.again()
 
     # --- disagreeing --------------------------------------------------------------------------------------------------
 
@@ -548,24 +451,24 @@ class Replayer:
             if recorded is not None and kind != "input_changed" and self._left_out(lane, recorded):
                 continue
             near = list(self._near(lane, call, later))
-            found = self.explainer.call_difference(kind, made, recorded, self._last, line, near)
+            found = self.explainer.call_difference(kind, made, recorded, self.ruling.last, line, near)
             sequences = (recorded.first_seq, recorded.last_seq) if recorded else None
-            if self.expectations.take(found, sequences):
-                self._differences.append(found)
+            if self.ruling.expectations.take(found, sequences):
+                self.ruling.differences.append(found)
                 answer = later if kind == "order" else recorded
                 if answer is not None and answer.kind == call.kind:
                     return answer
-                self._expected_stop()
+                self.ruling.expected_stop()
             if recorded is not None and kind == "input_changed" and self._left_out(lane, recorded):
                 continue
-            self._halt(found)
+            self.ruling.halt(found)
 
     def _left_out(self, lane: LaneCursor, recorded: RecordedCall) -> bool:
         """Whether the call whose turn it is may be left out."""
-        gone = self.explainer.left_over(recorded, self._last, 0)
-        if not self.expectations.take(gone, (recorded.first_seq, recorded.last_seq)):
+        gone = self.explainer.left_over(recorded, self.ruling.last, 0)
+        if not self.ruling.expectations.take(gone, (recorded.first_seq, recorded.last_seq)):
             return False
-        self._differences.append(gone)
+        self.ruling.differences.append(gone)
         self._drop(recorded)
         lane.take(recorded)
         return True
@@ -601,90 +504,24 @@ class Replayer:
         lane = self._lane(path)
         left = lane.left()
         for recorded in left:
-            gone = self.explainer.left_over(recorded, self._last, len(left))
-            if not self.expectations.take(gone, (recorded.first_seq, recorded.last_seq)):
-                self._halt(gone)
-            self._differences.append(gone)
+            gone = self.explainer.left_over(recorded, self.ruling.last, len(left))
+            if not self.ruling.expectations.take(gone, (recorded.first_seq, recorded.last_seq)):
+                self.ruling.halt(gone)
+            self.ruling.differences.append(gone)
             self._drop(recorded)
             lane.take(recorded)
 
     def _compare_own(self, recorded: RecordedCall, status: str, output: Json) -> None:
         """A nested agent, a state change or a check, done again."""
-        level: Level = "content" if recorded.kind == "agent" else "state"
-        if recorded.status != status:
-            self._differ("state", recorded, recorded.output_digest, output, f"status {recorded.status}, now {status}")
-        elif not self.equal(recorded.output_digest, output):
-            self._differ(level, recorded, recorded.output_digest, output)
-
-    def _differ(
-        self, level: Level, recorded: RecordedCall, name: str | None, output: Json, message: str | None = None
-    ) -> None:
-        self._levels[level] = False
-        if not self._counts(level):
-            return
-        was = self.value_or_none(name)
-        found = self.explainer.result_difference(
-            (recorded.kind, recorded.name, name, was),
-            output,
-            (recorded.last_seq, recorded),
-            self._last,
-            message,
-            caller(),
-        )
-        self._accept(found, (recorded.first_seq, recorded.last_seq))
-
-    def _compare_end(self, status: str, output: Json) -> None:
-        finished = self.tape.finished
-        if finished is None:
-            return
-        was = finished.attrs.get("status")
-        if self._levels["state"] is None:
-            self._levels["state"] = was == status
-        if was != status:
-            self._levels["state"] = False
-            if self._counts("state"):
-                self._result(finished.output_digest, output, f"status {was}, now {status}")
-        equal = self.equal(finished.output_digest, output)
-        self._levels["content"] = equal and was == status and self._levels["content"] is not False
-        if not equal and was == status and self._counts("content"):
-            self._result(finished.output_digest, output, None)
-
-    def _result(self, name: str | None, output: Json, message: str | None) -> None:
-        finished = self.tape.finished
-        assert finished is not None, "compared with an end"
-        agent = self.tape.started.name or ""
-        found = self.explainer.result_difference(
-            ("agent", agent, name, self.value_or_none(name)), output, (finished.sequence, None), self._last, message
-        )
-        self._accept(found, (finished.sequence, finished.sequence))
+        self._outcomes.own(recorded, status, output)
 
     def equal(self, name: str | None, output: Json) -> bool:
         """Whether a value is the recorded one: by bytes, else by value. A recording without a digest is equal to nothing."""
-        if name is None:
-            return False
-        if digest_of(output) == name:
-            return True
-        recorded = self.value_or_none(name)
-        return recorded is not None and digest(_without_context(recorded)) == digest(_without_context(output))
+        return self._outcomes.equal(name, output)
 
     def value_or_none(self, name: str | None) -> Json:
         """The value behind a digest; `None` when it was deleted, so that only its digest is left to compare with."""
-        if name is None:
-            return None
-        try:
-            return self.bodies.value(name)
-        except Corrupt as wrong:
-            self._halt(Divergence(kind="corrupt", message=str(wrong), reason=wrong.reason), "damaged")
-        except Damaged:
-            return None
-
-    def _counts(self, level: Level) -> bool:
-        return LEVELS.index(level) <= LEVELS.index(self.settings.level)
-
-    def _accept(self, found: Divergence, sequences: tuple[int, int]) -> None:
-        if not self.expectations.take(found, sequences):
-            self._halt(found)
-        self._differences.append(found)
+        return self._outcomes.value(name)
 
     # --- stopping -----------------------------------------------------------------------------------------------------
 
@@ -704,60 +541,18 @@ class Replayer:
     def _halt_unbuilt(self, wrong: Exception, recorded: RecordedCall) -> NoReturn:
         if not isinstance(wrong, LoupeError):
             wrong = NotRebuildable(f"the recorded result does not fit ({type(wrong).__name__})")
-        self._halt(self._at(recorded, "not_rebuildable", wrong), "could_not_run")
+        self.ruling.halt(self._at(recorded, "not_rebuildable", wrong), "could_not_run")
 
     def _halt_damaged(self, wrong: Damaged, recorded: RecordedCall) -> NoReturn:
         kind: DivergenceKind = "truncated" if wrong.reason == "open_call" else "corrupt"
-        self._halt(self._at(recorded, kind, wrong), "damaged")
-
-    def _halt(self, found: Divergence, verdict: Verdict = "diverged") -> NoReturn:
-        self._set(found, verdict)
-        raise self._again()
-
-    def _set(self, found: Divergence, verdict: Verdict = "diverged") -> None:
-        assert self._stop is None, "the first disagreement is the one that counts"
-        self._verdict = verdict
-        self._divergence = found
-        if verdict == "diverged" and not self._ended:
-            self._levels["flow"] = False
-        self._stop = ReplayMismatch(found.headline(), kind=found.kind, sequence=found.sequence)
-        self.schedule.halt(self._again)
-        if not self._ended:
-            self.settings.stopped()
-
-    def _check_expected(self) -> None:
-        """Stops where a difference that was expected did not appear."""
-        absent = "; ".join(map(str, self.expectations.absent()))
-        if absent:
-            self._halt(Divergence(kind="not_as_expected", message=f"did not appear: {self.settings.scrub(absent)}"))
-
-    def _expected_stop(self) -> NoReturn:
-        """An expected call that nothing was recorded for: there is nothing to go on with, and nothing wrong."""
-        self._check_expected()
-        self.notes.append("stopped at the expected call that has no recorded answer; what follows was not compared")
-        self._verdict = "pass"
-        self._stop = ReplayMismatch("an expected difference without a recorded answer", kind="pass")
-        self.schedule.halt(self._again)
-        raise self._stop
-
-    def _again(self) -> ReplayMismatch:
-        """A new signal of the same content: one exception object raised in two threads would mix their tracebacks."""
-        stop = self._stop
-        assert stop is not None, "stopped"
-        return ReplayMismatch(stop.message, kind=stop.kind, sequence=stop.sequence)
-
-    def _refuse(self) -> NoReturn:
-        self._refused += 1
-        if self._refused == REFUSALS:
-            self.settings.gave_up()
-        raise self._again()
+        self.ruling.halt(self._at(recorded, kind, wrong), "damaged")
 
     def _consumed(self, verdict: Verdict) -> int:
         """Events that the replay accounted for: all of a passed one; else those of answered calls and what is inside."""
         events = self.tape.recording.events
-        if verdict == "pass" and not self._differences:
+        if verdict == "pass" and not self.ruling.differences:
             return len(events)
-        count = 1 + (1 if self._ended and self.tape.finished is not None and verdict == "pass" else 0)
+        count = 1 + (1 if self.ruling.ended and self.tape.finished is not None and verdict == "pass" else 0)
         for call in self.tape.calls:
             top = call
             while top.inner and top.outer is not None:
@@ -771,18 +566,6 @@ class Replayer:
 
 def _result_of(call: Call, recorded: RecordedCall, output: Json) -> object:
     return call.complete(call.decode(output), recorded.attrs)
-
-
-def _without_context(value: Json) -> Json:
-    """Exceptions without what happened to be handled when they were raised: a replay has less behind its calls."""
-    if isinstance(value, list):
-        return [_without_context(item) for item in value]
-    if not isinstance(value, dict):
-        return value
-    inside = value.get("$exception") if len(value) == 1 else None
-    if isinstance(inside, dict):
-        return {"$exception": {k: _without_context(v) for k, v in inside.items() if k != "context"}}
-    return {name: _without_context(item) for name, item in value.items()}
 
 
 def _kind_of(call: Call, recorded: RecordedCall | None, later: RecordedCall | None) -> DivergenceKind:

@@ -16,7 +16,8 @@ from typing import NoReturn, cast
 from agentloupe.engine.cautions import may_write
 from agentloupe.engine.privacy import Rules, scrub
 from agentloupe.engine.recorder import FROM_MESSAGES, Recorder, status_of
-from agentloupe.engine.replayer import OWN_WORK, Replayer, Settings
+from agentloupe.engine.replayer import Replayer
+from agentloupe.engine.ruling import Settings
 from agentloupe.engine.serving import LaneCursor
 from agentloupe.engine.tape import PATCHED, RecordedCall, Tape, outer_of
 from agentloupe.ports import ambient, codecs
@@ -24,7 +25,7 @@ from agentloupe.ports.ambient import HasPlace, Place
 from agentloupe.ports.protocols import Perform, RunWriter, Serve
 from agentloupe.ports.schedule.core import STUCK_AFTER, Mode, Schedule
 from agentloupe.ports.scribe import Scribe
-from agentloupe.words.call import Attrs, Call, Outcome, OutcomeStatus
+from agentloupe.words.call import OWN_WORK, Attrs, Call, Outcome, OutcomeStatus
 from agentloupe.words.canonical import Json, key_of
 from agentloupe.words.errors import ReplayMismatch, ResumeRefused
 
@@ -155,7 +156,7 @@ class _Kept(Replayer):
     @property
     def last(self) -> RecordedCall | None:
         """The call that was served last."""
-        return self._last
+        return self.ruling.last
 
     def said(self, recorded: RecordedCall) -> Json:
         """The recorded answer of the call that was served last."""
@@ -169,16 +170,16 @@ class _Kept(Replayer):
 
     def took(self, recorded: RecordedCall) -> None:
         """A call of the tape was made again, and is performed again."""
-        self._last = recorded
+        self.ruling.last = recorded
         self._served.add(recorded.call_id)
 
     def settle(self) -> None:
         """The program has ended. Raises `ReplayMismatch` where it left out a recorded call."""
         with self._lock:
-            self._ended = True
+            self.ruling.ended = True
             self._streams.ended()
-            if self._stop is not None:
-                raise self._stop
+            if self.ruling.stop is not None:
+                raise self.ruling.stop
             for path in self.tape.lanes:
                 self._leftovers(path)
             self._timers_left()
@@ -228,7 +229,7 @@ class Resumer(Recorder):
         rules: of secret removal, those that the run was recorded with.
         declared: names of the tools that the program has declared, asked when it matters.
         attempt: what is said of the new attempt.
-        mode: how much of the program's order is waited for; stuck_after: see `replayer.Settings`.
+        mode: how much of the program's order is waited for; stuck_after: see `ruling.Settings`.
         strict, refuse_writes: see `Recorder`.
 
     Attributes:

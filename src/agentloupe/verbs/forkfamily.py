@@ -19,7 +19,7 @@ from agentloupe.engine.forkopener import ForkOpener
 from agentloupe.engine.loop import Limits, Model
 from agentloupe.engine.overrides import NO_OVERRIDES, Overrides, apply_to_request
 from agentloupe.engine.policy import Allow, Ask, MissPolicy, Policy, ToolRule, parse_tool, with_live
-from agentloupe.engine.replayer import Bodies
+from agentloupe.engine.serving import Bodies
 from agentloupe.engine.tape import Tape, read_tape
 from agentloupe.engine.verify import verify
 from agentloupe.ports import ambient, codecs

@@ -11,10 +11,9 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from agentloupe.engine.replayer import OWN_WORK
 from agentloupe.ports.ambient import caller, catching_strays, opening_with, outside
 from agentloupe.ports.protocols import Opening, Perform, Session
-from agentloupe.words.call import Call
+from agentloupe.words.call import OWN_WORK, Call
 from agentloupe.words.errors import ReplayRefused
 
 __all__ = ["imported"]

@@ -27,8 +27,9 @@ from agentloupe.engine.difference import shown
 from agentloupe.engine.expectations import Expected, read_expected
 from agentloupe.engine.guard import placeholder_keys, sealed_off
 from agentloupe.engine.privacy import NO_RULES, Rules, rules_from, scrub
-from agentloupe.engine.replayer import NOT_OBSERVED, Reached, Replayer, Settings
+from agentloupe.engine.replayer import Replayer
 from agentloupe.engine.report import LEVELS, NOTHING_RUN, Divergence, Level, ReplayReport
+from agentloupe.engine.ruling import NOT_OBSERVED, Reached, Settings
 from agentloupe.engine.tape import Tape, read_tape
 from agentloupe.engine.verify import verify
 from agentloupe.ports import codecs

@@ -9,14 +9,14 @@ from typing import Final, NamedTuple, NoReturn
 from agentloupe.engine.explain import digest_of
 from agentloupe.engine.privacy import by_name, by_position
 from agentloupe.engine.recorder import status_of
-from agentloupe.engine.replayer import OWN_WORK, Replayer
+from agentloupe.engine.replayer import Replayer
 from agentloupe.engine.report import Divergence, DivergenceKind, Side
 from agentloupe.ports import codecs
 from agentloupe.ports.ambient import Caller, caller
 from agentloupe.ports.protocols import Boundary, Opening, Perform
 from agentloupe.ports.schedule.core import Schedule
 from agentloupe.verbs.children import raised_at
-from agentloupe.words.call import Call
+from agentloupe.words.call import OWN_WORK, Call
 from agentloupe.words.canonical import Json
 from agentloupe.words.errors import Damaged, ReplayMismatch
 
