@@ -11,9 +11,10 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, expect
 
 from agentloupe.engine.project import Projector
 from agentloupe.ports.protocols import Store
+from agentloupe.providers.scripted import ScriptedServer
 from agentloupe.store.opening import open_url
 from tests.e2e.served import Served, browsing, missing, serving
-from tests.e2e.world import World, make_world
+from tests.e2e.world import World, desk_rule, make_world
 
 expect.set_options(timeout=15_000)
 
@@ -42,8 +43,11 @@ def world(browser: Browser, folder: Path) -> World:
 
 @pytest.fixture(scope="session")
 def server(world: World, folder: Path) -> Iterator[Served]:
-    """A server over the runs."""
-    with serving(folder / "runs.db") as served:
+    """A server over the runs, with a scripted model to fork with."""
+    with (
+        ScriptedServer(desk_rule) as model,
+        serving(folder / "runs.db", LLM_BASE_URL=model.url, LLM_MODEL="demo-large", LLM_API_KEY="none") as served,
+    ):
         yield served
 
 

@@ -82,11 +82,11 @@ class Served:
 
 
 @contextmanager
-def serving(db: Path, *, port: int = 0) -> Generator[Served]:
-    """`agentloupe serve` over a database, as a person starts it."""
-    command = [sys.executable, "-m", "agentloupe", "serve", "--no-browser", "--port", str(port), "--db", str(db)]
-    env = {**os.environ, "LOUPE_DB": str(db)}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env, cwd=db.parent) as process:
+def serving(db: Path, **env: str) -> Generator[Served]:
+    """`agentloupe serve` over a database, as a person starts it, with further variables."""
+    command = [sys.executable, "-m", "agentloupe", "serve", "--no-browser", "--port", "0", "--db", str(db)]
+    everything = {**os.environ, "LOUPE_DB": str(db), **env}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=everything, cwd=db.parent) as process:
         assert process.stdout is not None
         said = process.stdout.readline()
         served = Served(said.rpartition(" ")[2].strip(), process)

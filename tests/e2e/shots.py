@@ -11,9 +11,10 @@ from typing import Final
 from playwright.sync_api import Browser
 
 from agentloupe.engine.project import Projector
+from agentloupe.providers.scripted import ScriptedServer
 from agentloupe.store.opening import open_url
 from tests.e2e.served import Served, browsing, missing, serving
-from tests.e2e.world import World, long_run, make_world
+from tests.e2e.world import MODEL, World, desk_rule, long_run, make_world
 from tests.support import ROOT
 
 SCREENS: Final = {
@@ -32,6 +33,10 @@ SCREENS: Final = {
     "run-long": "/runs/{long}?step=700",
     "run-found": "/runs/{observed}?q=Frost",
     "run-unknown": "/runs/nobody-knows-it",
+    "fork": "/runs/{observed}/fork?from=3",
+    "replays": "/replays",
+    "jobs": "/jobs",
+    "settings": "/settings",
     "compare": "/compare?a={observed}&b={candidate}",
     "summary": "/summary?{all}",
     "lineage": "/lineage?run={candidate}",
@@ -73,7 +78,11 @@ def main(folder: Path) -> int:
         db = Path(made) / "runs.db"
         with closing(open_url(db, new_fold=Projector)) as store:
             world, long = make_world(store), long_run(store, 1500)
-        with serving(db) as served, browsing() as browser:
+        with (
+            ScriptedServer(desk_rule) as model,
+            serving(db, LLM_BASE_URL=model.url, LLM_MODEL=MODEL, LLM_API_KEY="none") as served,
+            browsing() as browser,
+        ):
             print(f"page-shots: {taken(browser, served, world, long, folder)} pictures in {folder}")
     return 0
 

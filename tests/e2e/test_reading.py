@@ -221,6 +221,7 @@ def test_a_silent_server_is_told_and_what_was_shown_stays(page: Page, server: Se
         "/summary?run={observed}&run={candidate}&run={control}",
         "/lineage?run={observed}",
         "/nowhere",
+        "/runs/{observed}/fork?from=3",
     ],
 )
 def test_nothing_keeps_a_reader_out(page: Page, server: Served, world: World, screen: str, theme: str) -> None:

@@ -12,6 +12,7 @@ from agentloupe.engine.loop import Limits, from_llm_call
 from agentloupe.engine.overrides import Overrides
 from agentloupe.ports import ambient
 from agentloupe.ports.protocols import Store
+from agentloupe.providers.scripted import Answer, Ask, ToolCall
 from agentloupe.verbs.forkfamily import ForkWishes
 from agentloupe.verbs.forking import fork
 from agentloupe.verbs.instrument import agent, as_agent, tool
@@ -20,7 +21,7 @@ from agentloupe.verbs.sessions import RecordOpener
 from bench.agents import model_and_tool, settings_in
 from tests.fork_support import schema
 
-__all__ = ["BIG", "MODEL", "World", "gated_run", "long_run", "make_world"]
+__all__ = ["BIG", "MODEL", "NEW_PROMPT", "World", "desk_rule", "gated_run", "long_run", "make_world"]
 
 MODEL: Final = "demo-large"
 PROMPT: Final = """You are the support desk of a flower shop.
@@ -126,6 +127,14 @@ class Desk:
         thought, said = script[min(asked, len(script) - 1)]
         size = len(json.dumps(messages)) // 4
         return _message(thought, said, asked), size, 60 + 20 * asked
+
+
+def desk_rule(asked: Ask) -> Answer:
+    """The same model behind an address: what `Desk` answers."""
+    said, _, _ = Desk()(list(asked.messages), [], None, None)
+    calls = [ToolCall(one["function"]["name"], one["function"]["arguments"]) for one in said.get("tool_calls", ())]
+    thought = {"reasoning_content": said["reasoning_content"]} if "reasoning_content" in said else {}
+    return Answer(content=said["content"], calls=tuple(calls), extra=thought)
 
 
 def _message(thought: str, said: Sequence[tuple[str, Mapping[str, Any]]] | str, at: int) -> dict[str, Any]:

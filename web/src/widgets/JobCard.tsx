@@ -121,6 +121,8 @@ function Asking({ job, question }: AskingProps) {
     },
   });
   const ready = text.trim() !== '' && who.trim() !== '' && !answer.isPending;
+  // What was answered is not asked again while the fork takes it.
+  if (answer.isSuccess) return null;
   return (
     <form className="asking" onSubmit={event => event.preventDefault()}>
       <p className="call missed">
