@@ -14,6 +14,7 @@ from typing import Final, cast
 import orjson
 
 from agentloupe.engine.news import text_of
+from agentloupe.engine.views.bodies import whole_ones
 from agentloupe.ports.recording import GetBodies
 from agentloupe.words.canonical import Json
 from agentloupe.words.step import Step
@@ -51,7 +52,7 @@ def instructions_of(request: Mapping[str, Json]) -> Json:
 def flags_of(steps: Sequence[Step], get: GetBodies) -> Flags:
     """Compares each model step with the one before it in the same agent, among `steps`. What is gone is not compared."""
     asked = [step for step in steps if step.kind == "llm" and step.input_digest is not None]
-    heads = _Heads(get)
+    heads = _Heads(whole_ones(get))
     heads.fetch(step.input_digest for step in asked if step.input_digest is not None)
     prompt: set[int] = set()
     tools: set[int] = set()

@@ -8,6 +8,7 @@ from typing import Final, Literal
 
 from agentloupe.engine.news import News
 from agentloupe.engine.project import outcome_of
+from agentloupe.engine.views.bodies import whole_ones
 from agentloupe.engine.views.messages import answer_of
 from agentloupe.ports.recording import Recording
 from agentloupe.words.canonical import Json
@@ -83,7 +84,7 @@ def found_in(bodies: Recording, steps: Sequence[Step], wanted: str, first: int) 
     for start in range(first, len(steps), _AT_ONCE):
         chosen = steps[start : start + _AT_ONCE]
         before = next((step for step in reversed(steps[:start]) if step.kind == "llm"), None)
-        news = News([before, *chosen] if before is not None else chosen, bodies.get)
+        news = News([before, *chosen] if before is not None else chosen, whole_ones(bodies.get))
         for step in chosen:
             yield step.idx + 1, list(_of_step(bodies, step, news, wanted))
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from agentloupe.engine.news import GROWING, News
 from agentloupe.engine.project import outcome_of
+from agentloupe.engine.views.bodies import whole_ones
 from agentloupe.engine.views.flags import Flags
 from agentloupe.engine.views.layout import Unit
 from agentloupe.engine.views.messages import Message, answer_of, messages_of, text_in
@@ -90,7 +91,7 @@ class Transcript:
         places = {step.idx: at for at, step in enumerate(all_models)}
         before = places[models[0].idx] - 1
         chosen = ([all_models[before]] if before >= 0 else []) + list(models)
-        news = News(chosen, self.bodies.get)
+        news = News(chosen, whole_ones(self.bodies.get))
         found: dict[int, list[Message]] = {}
         for step in chosen[1:]:
             fresh = news(step)

@@ -17,7 +17,7 @@ router = APIRouter(prefix="/api", tags=["streams"])
 EVENTS: Final[dict[int | str, dict[str, Any]]] = {
     200: {
         "description": "Server-sent events, see the route.",
-        "content": {"text/event-stream": {"schema": {"type": "string"}}},
+        "content": {"text/event-stream": {}},
     }
 }
 LastEventId = Annotated[str | None, Header(pattern="^[0-9]{1,15}$", description="The last id that was seen.")]
