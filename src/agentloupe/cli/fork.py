@@ -124,10 +124,10 @@ def _wishes(given: Mapping[str, Any]) -> ForkWishes:
         overrides=_overrides(given),
         tools=dict(parse_tool(text) for text in given["tool"] or ()),
         live=_allowed(given["live"], given["reason"]),
-        functions=_functions(given["tools_from"], given["live"] or ()),
+        functions=functions_of(given["tools_from"], given["live"] or ()),
         ask=ask if sys.stdin and sys.stdin.isatty() else None,
         limits=limits,
-        price=_price(),
+        price=price(),
         **{name: given[name] for name in as_they_are},
     )
 
@@ -184,7 +184,7 @@ def _allowed(live: list[str] | None, reason: list[str] | None) -> Mapping[str, A
     return parse_live(live, [known[text.partition(":")[0]] for text in live])
 
 
-def _functions(module: str | None, live: Sequence[str]) -> Mapping[str, Callable[..., object]]:
+def functions_of(module: str | None, live: Sequence[str]) -> Mapping[str, Callable[..., object]]:
     """The functions of a module that stand for tools: those that are decorated, and plain ones that are named live."""
     if module is None:
         return {}
@@ -213,10 +213,10 @@ def _amount(text: str | None) -> Decimal | None:
     return amount
 
 
-def _price() -> Callable[[Mapping[str, Json]], Decimal | None]:
+def price() -> Callable[[Mapping[str, Json]], Decimal | None]:
     """Cost of a call from its facts. The price table is loaded when the first call has ended."""
 
-    def price(facts: Mapping[str, Json]) -> Decimal | None:
+    def cost_of(facts: Mapping[str, Json]) -> Decimal | None:
         from agentloupe.verbs.pricing import price_table
 
         model, provider = facts.get("model"), facts.get("provider")
@@ -226,4 +226,4 @@ def _price() -> Callable[[Mapping[str, Json]], Decimal | None]:
             provider=provider if isinstance(provider, str) else None,
         )
 
-    return price
+    return cost_of

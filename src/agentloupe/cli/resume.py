@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from agentloupe.cli.common import AsJson, Database, Debug, RunRef, opened
 from agentloupe.cli.output import Output
 from agentloupe.words.errors import ResumeRefused, UsageError
+
+if TYPE_CHECKING:
+    from agentloupe.verbs.forkfamily import ForkWishes
 
 
 def command(
@@ -26,6 +30,20 @@ def command(
         bool,
         typer.Option("--force-owner", help="The run's process was on another host, and you know that it is gone."),
     ] = False,
+    tools_from: Annotated[
+        str | None,
+        typer.Option(metavar="MODULE", help="Where the functions of live tools are (plain loop).", show_default=False),
+    ] = None,
+    tool: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=sandbox:MODULE:FUNCTION", help="A sandbox of a fork (plain loop).", show_default=False
+        ),
+    ] = None,
+    endpoint: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Ask this endpoint of the configuration (plain loop).", show_default=False),
+    ] = None,
     as_json: AsJson = False,
     db: Database = None,
     debug: Debug = False,
@@ -33,6 +51,7 @@ def command(
     """Go on with an interrupted run: its code runs again over the recording, and from its end for real, as the same run.
 
     An effect that was begun and whose outcome nobody saw is a question to you: exit code 3, and nothing is tried again.
+    A run of the plain loop (a fork with --engine generic) needs no code: its tools are answered as before.
     Example: agentloupe resume last -- python my_agent.py "a question"
     """
     from agentloupe.verbs.clients import wrapping_clients
@@ -46,8 +65,9 @@ def command(
             if script:
                 done = resume_command(run, script, store=store, force_owner=force_owner)
             else:
+                wishes = _wishes(tools_from, tool or (), endpoint)
                 with wrapping_clients():
-                    done = resume_code(run, code, store=store, force_owner=force_owner)
+                    done = resume_code(run, code, store=store, force_owner=force_owner, wishes=wishes)
     except ResumeRefused as refused:
         if not (as_json and refused.intents):
             raise
@@ -66,3 +86,19 @@ def command(
         for note in done.notes:
             out.line(f"note: {note}")
     raise typer.Exit(done.exit_code if done.error is None else 1)
+
+
+def _wishes(tools_from: str | None, tool: Sequence[str], endpoint: str | None) -> ForkWishes:
+    """What no recording of the plain loop holds."""
+    from agentloupe.cli.asking import ask
+    from agentloupe.cli.fork import functions_of, price
+    from agentloupe.engine.policy import parse_tool
+    from agentloupe.verbs.forkfamily import ForkWishes
+
+    return ForkWishes(
+        functions=functions_of(tools_from, ()),
+        tools=dict(parse_tool(text) for text in tool),
+        ask=ask if sys.stdin and sys.stdin.isatty() else None,
+        price=price(),
+        endpoint=endpoint,
+    )

@@ -19,7 +19,7 @@ from agentloupe.engine.cut import Cut, Prefix, copy_prefix
 from agentloupe.engine.edits import Edit, Op, apply_edits, parse_path, value_at
 from agentloupe.engine.loop import Limits, Price, Spend, ToolFailed
 from agentloupe.engine.overrides import NO_OVERRIDES, Overrides, compile_overrides
-from agentloupe.engine.pen import Answered, Pen
+from agentloupe.engine.pen import Answered, Answering, Pen
 from agentloupe.engine.policy import CASSETTE, Given, Policy, Question, ToolRule, check_live, find_sandbox
 from agentloupe.engine.privacy import Rules, named, scrub
 from agentloupe.engine.recorder import error_name, status_of
@@ -236,7 +236,7 @@ class Forker:
             salt=tape.salt,
         )
         self._before = _Before(plan, self.schedule) if served else None
-        self._pen: Pen | None = None
+        self._pen: Answering | None = None
         self._standing_in: set[str] = set()
         self._lock = plain.RLock()
 
@@ -269,13 +269,14 @@ class Forker:
             end_agents=not own,
             amended={call_id: found.digest for call_id, found in packed.items()},
         )
-        self._pen = Pen(plan.open(), scribe, plan.rules, plan.run_id, self.spend if self._own_limits else None)
+        pen = Pen(plan.open(), scribe, plan.rules, plan.run_id, self.spend if self._own_limits else None)
+        self._pen = pen
         bodies = [body for found in packed.values() for body in found.bodies]
-        self._pen.begin(self._started(opening), self.prefix.drafts, bodies)
+        pen.begin(self._started(opening), self.prefix.drafts, bodies)
         kept = plan.cut.kept() if own and plan.cut.call is not None else []
         late = [turn for call in kept for turn in call.turns_from(plan.cut.sequence)]
         if late:
-            self._pen.log("schedule.marked", "0", {"open": list[Json](late)})
+            pen.log("schedule.marked", "0", {"open": list[Json](late)})
         self._tell("begun")
         self.schedule.go_live()
 
@@ -373,6 +374,18 @@ class Forker:
         self.edits = compile_overrides(self.plan.overrides, request, self.plan.form)
         self.applied = dict.fromkeys((str(edit.as_json()["path"]) for edit in self.edits), 0)
 
+    def goes_on(self, pen: Answering) -> None:
+        """The run exists already: it goes on with this pen, whose tape answers what was answered."""
+        self._pen = pen
+        self._tell("begun")
+
+    def answer(self, call: Call, where: Place) -> Serve | Perform:
+        """Decides a call of the new part."""
+        with self._lock:
+            if self.stopped is not None:
+                raise self.stopped
+            return self._new(call, where)
+
     def finished(self, perform: Perform, value: object) -> object:
         """Takes the result of what was performed."""
         token = perform.token
@@ -411,7 +424,7 @@ class Forker:
         else:
             self._serving().failed(perform, error)
 
-    def _writing(self) -> Pen:
+    def _writing(self) -> Answering:
         assert self._pen is not None, "the new run has begun"
         return self._pen
 

@@ -41,8 +41,10 @@ __all__ = [
     "Spend",
     "ToolFailed",
     "Tools",
+    "again",
     "dialect_in",
     "from_llm_call",
+    "manner_in",
     "replay_agent",
     "step_name",
 ]
@@ -437,21 +439,37 @@ def replay_agent(recording: Recording) -> Callable[..., object]:
     return agent
 
 
-def _again(tape: Tape) -> object:
-    started = tape.started
+def again(tape: Tape, loop: Loop, span_id: str | None = None) -> dict[str, Json]:
+    """Drives the loop once more as it was recorded: the kept calls first, then from the request that it began with.
+
+    Whether it is answered or asks for real, the boundary decides. `span_id`: under which its calls stand.
+    """
+    boundary = ambient.current()
+    assert boundary is not None, "inside of a session"
     kept = frozenset(event.call_id for event in tape.recording.events if event.copied_hash is not None)
     _reissue_all(tape, None, kept)
     first = next((call for call in tape.calls if call.kind == "llm" and call.call_id not in kept), None)
-    if first is None:
+    digest = first.input_digest if first is not None else tape.started.bodies.get("request")
+    if digest is None:
         raise LoupeError("the recording holds no model call of the loop", reason="empty")
-    request = cast("dict[str, Json]", tape.recording.body(first.input_digest))
+    calls = max((call.n + 1 for call in tape.calls if call.call_id in kept and call.lane == "0"), default=0)
+    with ambient.inside(boundary, lane=ambient.Lane("0", calls), span_id=span_id):
+        return loop.run(cast("dict[str, Json]", tape.recording.body(digest)))
+
+
+def _again(tape: Tape) -> object:
+    kept = frozenset(event.call_id for event in tape.recording.events if event.copied_hash is not None)
     effects: dict[str, Effect | None] = {call.name: call.effect for call in tape.calls if call.kind == "tool"}
     new = [call for call in tape.calls if call.call_id not in kept]
     stop = next((call.name for call in new if call.attrs.get("limit") and call.name in LIMIT_STEPS), None)
     asked = sum(call.kind == "llm" for call in new)
     spend = Spend(Limits(max_steps=None), met=None if stop is None else (stop, asked))
-    manner = manner_from_json(tape.recording.body(started.bodies.get("manner")))
-    return Loop(Model(_nobody), Tools(effects=effects), spend, manner, dialect_in(tape)).run(request)
+    return again(tape, Loop(Model(_nobody), Tools(effects=effects), spend, manner_in(tape), dialect_in(tape)))
+
+
+def manner_in(tape: Tape) -> Manner:
+    """How a recorded run of the loop writes its history."""
+    return manner_from_json(tape.recording.body(tape.started.bodies.get("manner")))
 
 
 def dialect_in(tape: Tape) -> Dialect:

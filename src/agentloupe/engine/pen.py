@@ -17,7 +17,7 @@ from agentloupe.words.call import Attrs, Call, Outcome, Source
 from agentloupe.words.canonical import key_of
 from agentloupe.words.event import Draft
 
-__all__ = ["Answered", "Pen"]
+__all__ = ["Answered", "Answering", "Pen"]
 
 
 class Answered(HasPlace):
@@ -33,20 +33,8 @@ class Answered(HasPlace):
         self.began = ambient.monotonic_ms()
 
 
-class Pen(Recorder):
-    """Writes the new run: what is performed like any recording, beside it copies and answers of other origin."""
-
-    def __init__(self, writer: RunWriter, scribe: Scribe, rules: Rules, scope: str, spend: Spend | None) -> None:
-        super().__init__(writer, scribe, rules=rules, scope=scope)
-        self._spend = spend
-
-    def begin(self, what: Started, drafts: Sequence[Draft], bodies: Sequence[Body]) -> None:
-        """Stores `run.started` and the kept prefix, in one."""
-        started = self._scribe.started(self._clean_start(what), ambient.now())
-        with self._lock:
-            self._lanes.update(draft.lane for draft in drafts if draft.type == "task.forked" and draft.lane)
-            self._book.append(entries([started, Entry(tuple(drafts), tuple(bodies), "commit")]))
-        self._check_book()
+class Answering(Recorder):
+    """A recorder that also writes calls which something else than the real thing answers."""
 
     def asked(self, call: Call, where: Place, source: Source) -> None:
         """Stores the beginning of a call that is answered without being performed."""
@@ -82,6 +70,22 @@ class Pen(Recorder):
         outcome = replace(outcome, output=self._scrubbed(outcome.output, f"result of {call.name}").value)
         with self._lock:
             self._book.append(self._scribe.closed(call, where, key, outcome, ambient.now()))
+
+
+class Pen(Answering):
+    """Writes the new run: what is performed like any recording, beside it copies and answers of other origin."""
+
+    def __init__(self, writer: RunWriter, scribe: Scribe, rules: Rules, scope: str, spend: Spend | None) -> None:
+        super().__init__(writer, scribe, rules=rules, scope=scope)
+        self._spend = spend
+
+    def begin(self, what: Started, drafts: Sequence[Draft], bodies: Sequence[Body]) -> None:
+        """Stores `run.started` and the kept prefix, in one."""
+        started = self._scribe.started(self._clean_start(what), ambient.now())
+        with self._lock:
+            self._lanes.update(draft.lane for draft in drafts if draft.type == "task.forked" and draft.lane)
+            self._book.append(entries([started, Entry(tuple(drafts), tuple(bodies), "commit")]))
+        self._check_book()
 
     def finished(self, perform: Perform, value: object) -> object:
         """Stores the result, and counts what a model call cost."""

@@ -37,7 +37,11 @@ __all__ = ["Resumer", "check_resumable", "open_intents"]
 
 def open_intents(tape: Tape) -> list[dict[str, Json]]:
     """Effects that were begun and whose outcome is not recorded: what a person must find out. No payloads."""
+    begun = {e.call_id for e in tape.recording.events if e.type in ("tool.requested", "tool.started", "tool.unknown")}
     writes = [call for call in tape.calls if call.effect == "write" and call.status in ("open", "unknown")]
+    if tape.started.attrs.get("parent_run_id") is not None:
+        # What a fork answers in place of a tool is allowed and not begun.
+        writes = [call for call in writes if call.call_id in begun]
     around = {call.outer for call in tape.calls if call.effect == "write" and call.inner}
     # Running such a tool again would run the effects inside of it again, which went well.
     outer = [call for call in tape.calls if call.status == "open" and call.kind == "tool" and call.call_id in around]
@@ -75,10 +79,11 @@ def check_resumable(tape: Tape) -> None:
         raise _refused(run_id, f"it has ended ({status})", "finished", hint)
     if started.get("engine") == "imported":
         raise _refused(run_id, "another program ran it", "imported", "fork it instead")
-    if started.get("parent_run_id") is not None:
-        raise _refused(run_id, "it is a fork", "fork", "fork its parent again")
+    plain = started.get("engine") == "generic"
+    if started.get("parent_run_id") is not None and not plain:
+        raise _refused(run_id, "it is a fork of own code", "fork", "fork its parent again")
     outside = dict.fromkeys(call.name for call in tape.calls if call.attrs.get("provenance") == FROM_MESSAGES)
-    if outside:
+    if outside and not plain:
         raise _refused(
             run_id,
             f"tools ran outside the boundary, and would run again: {', '.join(outside)}",
@@ -239,6 +244,8 @@ class Resumer(Recorder):
     """
 
     forgettable = False
+    only_plays = False
+    """Whether no tool that writes is ever performed (a fork)."""
 
     def __init__(
         self,
@@ -303,9 +310,13 @@ class Resumer(Recorder):
         if self.refusal is not None:
             raise self._signal()
         if self.begun and self.kept.through and not self._is_mark(call):
-            return super().decide(call)
+            return self._perform(call, ambient.place())
         with self._lock:
             return self._follow(call)
+
+    def _perform(self, call: Call, where: Place, inner_calls: int | None = None) -> Serve | Perform:
+        """A call beyond the tape. `inner_calls`: its beginning is on the tape, with so many calls inside."""
+        return self.decide_at(call, where, inner_calls=inner_calls)
 
     def _follow(self, call: Call) -> Serve | Perform:
         if self._is_mark(call) and self._new_mark(call):
@@ -314,7 +325,7 @@ class Resumer(Recorder):
             answer = self.kept.decide(call)
         except _Beyond as beyond:
             self._begin()
-            return self.decide_at(call, beyond.where)
+            return self._perform(call, beyond.where)
         except _Unfinished as unfinished:
             return self._again(call, unfinished.recorded)
         except ReplayMismatch:
@@ -334,9 +345,9 @@ class Resumer(Recorder):
             return False
         return True
 
-    def _again(self, call: Call, recorded: RecordedCall) -> Perform:
+    def _again(self, call: Call, recorded: RecordedCall) -> Serve | Perform:
         """An open call: nobody saw its end, and asking again changes nothing."""
-        if recorded.effect == "write":
+        if recorded.effect == "write" and not self.only_plays:
             self._refuse(
                 _refused(self.run_id, f"the outcome of {recorded.name} is not known", "open_intent", "ask for it")
             )
@@ -344,7 +355,7 @@ class Resumer(Recorder):
         self._begin()
         span, parent = recorded.span_id or ambient.new_span_id(), recorded.parent_span_id
         inner = len(self.tape.lane(f"{recorded.call_id}~"))
-        return self.decide_at(call, Place(recorded.lane, recorded.n, span, parent), inner_calls=inner)
+        return self._perform(call, Place(recorded.lane, recorded.n, span, parent), inner)
 
     def _learn(self, call: Call) -> None:
         """What a served model answer says of tools; one that asks for a tool which nobody knows may not be gone beyond."""

@@ -338,7 +338,7 @@ class Family:
         if self.engine == "own":
             self.own(plan)
         else:
-            self.noted(LoopFork(self.cut, self._of_loop()).run(plan))
+            self.noted(LoopFork(self.cut, self.of_loop()).run(plan))
         run = self.store.run(plan.run_id)
         assert run is not None, "the new run was stored"
         if self.wishes.require_faithful and run.label == "hypothetical":
@@ -349,7 +349,8 @@ class Family:
             )
         return run
 
-    def _of_loop(self) -> LoopParts:
+    def of_loop(self) -> LoopParts:
+        """What the loop is made of. Only of a family with the generic engine."""
         assert self.form is not None, "the generic loop starts at a model step"
         parts = (self.form, self.provider, self.functions, self.effects)
         wishes = self.wishes

@@ -69,20 +69,42 @@ class LoopFork:
     def run(self, plan: ForkPlan) -> Ended:
         """Makes one fork; how it ended is in its run."""
         parts = self._parts
-        given = parts.provider
-        chosen = chosen_endpoint(parts.endpoint, parts.form) if given is None else None
-        model = self._model(chosen.provider if chosen is not None else cast("Provider | Model", given), plan)
+        chosen, model = self._chosen(plan)
         applied = apply_to_request(self._request, plan.overrides, parts.form)
         request, sent = _sendable(self._with_results(applied.request, plan), parts.model, chosen)
-        spend = Spend(plan.limits, cancel=plan.cancel)
-        spend.price = plan.price or spend.price
+        spend = self._spend(plan)
         manner = self._manner()
-        bodies = plan.bodies if manner == PLAIN else {**plan.bodies, "manner": manner.as_json()}
+        bodies = {**plan.bodies, "request": request}
+        bodies |= {} if manner == PLAIN else {"manner": manner.as_json()}
         facts = {**plan.facts, "dialect": parts.form}
         changes = [*applied.changes, *sent]
         forker = Forker(replace(plan, spend=spend, written=changes, bodies=bodies, facts=facts))
-        loop = Loop(model, Tools(parts.functions, None, parts.effects), spend, manner, self._dialect)
-        return self._drive(forker, loop, request)
+        return self._drive(forker, self._loop(model, spend, manner), request)
+
+    def resumed(self, plan: ForkPlan, manner: Manner) -> Loop:
+        """The loop of a fork that goes on."""
+        return self._loop(self._chosen(plan)[1], self._spend(plan), manner)
+
+    @property
+    def span_id(self) -> str | None:
+        """Under which span the calls of the new part stand; `None`: the run's own."""
+        span = self._call.parent_span_id
+        return None if span == self._cut.tape.started.span_id else span
+
+    def _chosen(self, plan: ForkPlan) -> tuple[Chosen | None, Model]:
+        """Who is asked, from the configuration where nobody is given."""
+        given = self._parts.provider
+        chosen = chosen_endpoint(self._parts.endpoint, self._parts.form) if given is None else None
+        return chosen, self._model(chosen.provider if chosen is not None else cast("Provider | Model", given), plan)
+
+    def _spend(self, plan: ForkPlan) -> Spend:
+        spend = Spend(plan.limits, cancel=plan.cancel)
+        spend.price = plan.price or spend.price
+        return spend
+
+    def _loop(self, model: Model, spend: Spend, manner: Manner) -> Loop:
+        parts = self._parts
+        return Loop(model, Tools(parts.functions, None, parts.effects), spend, manner, self._dialect)
 
     def _drive(self, forker: Forker, loop: Loop, request: Mapping[str, Json]) -> Ended:
         cut = self._cut
@@ -96,11 +118,8 @@ class LoopFork:
             )
         )
         assert forker.prefix is not None, "a generic fork has begun"
-        span = self._call.parent_span_id
         try:
-            with ambient.inside(
-                forker, lane=Lane("0", forker.prefix.lane_calls), span_id=None if span == started.span_id else span
-            ):
+            with ambient.inside(forker, lane=Lane("0", forker.prefix.lane_calls), span_id=self.span_id):
                 message = loop.run(request)
         except Exception as error:  # noqa: BLE001 - a limit, an abort, a failed model call: the run's error, recorded there
             session.failed(error)

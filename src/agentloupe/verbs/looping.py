@@ -82,7 +82,7 @@ def run_loop(
     recorder = _recorder(where, run_id or ambient.new_run_id(name))
     arguments: Json = {"args": [], "kwargs": {}}
     facts: dict[str, Json] = {"root": False, "rules": recorder.rules.digest, "limits": limits.as_json()}
-    bodies: dict[str, Json] = {"rules": recorder.rules.as_json()}
+    bodies: dict[str, Json] = {"rules": recorder.rules.as_json(), "request": request}
     recorder.start(
         Started(
             agent=name, name=name, arguments=arguments, engine="generic", tags=tuple(tags), facts=facts, bodies=bodies

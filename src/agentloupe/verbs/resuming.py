@@ -18,19 +18,22 @@ from pathlib import Path
 from typing import Any, cast
 
 from agentloupe.engine.credentials import mark
+from agentloupe.engine.loop import Model
 from agentloupe.engine.privacy import scrub
 from agentloupe.engine.project import Projector
 from agentloupe.engine.resumer import Attempt, Resumer, check_resumable
 from agentloupe.engine.tape import Tape, read_tape
 from agentloupe.engine.verify import verify
 from agentloupe.ports import ambient
-from agentloupe.ports.protocols import Opener, Opening, RunWriter, Session, Store
+from agentloupe.ports.protocols import Opener, Opening, Provider, RunWriter, Session, Store
 from agentloupe.verbs import launch
 from agentloupe.verbs.api import open_store, resolve
 from agentloupe.verbs.children import quiet_stops, raised_at, run_child
 from agentloupe.verbs.clients import wrap_clients
+from agentloupe.verbs.forkfamily import ForkWishes
 from agentloupe.verbs.instrument import declared_tools
 from agentloupe.verbs.launched import Launch
+from agentloupe.verbs.loopresuming import is_of_the_loop, prepared
 from agentloupe.verbs.replaying import agent_for, arguments_of, command_for, rules_in, to_the_end
 from agentloupe.verbs.replaysession import ReplayOpener
 from agentloupe.verbs.sessions import (
@@ -78,6 +81,8 @@ def resume(
     *,
     store: Store | str | Path | None = None,
     force_owner: bool = False,
+    provider: Provider | Model | None = None,
+    wishes: ForkWishes | None = None,
 ) -> Resumed:
     """Goes on with a run that was interrupted. What the agent raises beyond the recording comes out, recorded as well.
 
@@ -86,6 +91,12 @@ def resume(
         agent: the agent's function, sync or async, or `module:function`.
         store: where runs are: a store, its URL or its file; default: the project's.
         force_owner: the run belongs to a process on another host, and you know that it is gone.
+        provider: of runs of the plain loop: who is asked; default: the model of the settings.
+        wishes: of runs of the plain loop, what no recording holds: `functions`, sandboxes in `tools`, `ask`, `price`,
+            `cancel`, `watch`, `patience`, `endpoint`. The rest is taken from the run.
+
+    A run of the plain loop (a fork with the generic engine, a recording of `run_loop`) needs no agent. An error that
+    ended it is recorded, and not raised.
 
     Raises:
         RunNotFound: there is no such run.
@@ -94,7 +105,7 @@ def resume(
             first what became of an effect; `intents` lists them.
         Damaged: the recording is not whole.
     """
-    done = resume_code(run, agent, store=store, force_owner=force_owner)
+    done = resume_code(run, agent, store=store, force_owner=force_owner, provider=provider, wishes=wishes)
     if done.error is not None:
         raise done.error
     return done
@@ -106,9 +117,13 @@ def resume_code(
     *,
     store: Store | str | Path | None = None,
     force_owner: bool = False,
+    provider: Provider | Model | None = None,
+    wishes: ForkWishes | None = None,
 ) -> Resumed:
     """As `resume`, with what the agent raises beside the rest."""
     where, run_id = _found(run, store)
+    if agent is None and is_of_the_loop(tape := read_tape(where.recording(run_id))):
+        return _loop_resumed(where, tape, force_owner, provider, wishes or ForkWishes())
     taken = _Taken(where, run_id, force_owner)
     error: Exception | None = None
     try:
@@ -129,6 +144,31 @@ def resume_code(
         return replace(opener.told(), error=error)
     finally:
         taken.resumer.give_up()
+
+
+def _loop_resumed(
+    store: Store, tape: Tape, force: bool, provider: Provider | Model | None, wishes: ForkWishes
+) -> Resumed:
+    """A run of the plain loop goes on: everything that it needs is looked for before it is taken over."""
+    from agentloupe.store.owners import this_process
+
+    run_id = tape.recording.run_id
+    _check_first(store, run_id, force)
+    made = prepared(store, tape, provider, wishes)
+    writer = store.take_over(run_id, Projector, owner=this_process(), force=force)
+    try:
+        taken = snapshot_of(settings_here(), _opening(tape))
+        attempt = Attempt(bodies={"snapshot": scrub(taken, rules_in(tape)).value})
+        going = made(writer, attempt)
+    except BaseException:
+        writer.close()
+        raise
+    try:
+        message = going.run()
+        served = going.resumer.kept.progress
+        return Resumed(run_id, message, store.run(run_id), served, notes=_notes(tape))
+    finally:
+        going.resumer.give_up()
 
 
 def _found(run: str, store: Store | str | Path | None) -> tuple[Store, str]:
