@@ -89,7 +89,9 @@ class Scribe:
     def started(self, what: Started, at: str) -> Entry:
         """`run.started`."""
         bodies: list[Body] = []
-        named = {label: self._pack(value, bodies) for label, value in (what.bodies or {}).items()}
+        named = {
+            label: self._pack(value, bodies, shared=label == "request") for label, value in (what.bodies or {}).items()
+        }
         attrs: dict[str, Json] = {"run_name": what.name, "engine": what.engine, **what.facts}
         if what.tags:
             attrs["tags"] = list(what.tags)
