@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -23,6 +24,8 @@ def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if "No module named" in done.stderr:
         pytest.skip("needs hatchling")
+    if "npm was not found" in done.stderr:
+        pytest.skip("needs the built page (`make page`) or npm")
     assert done.returncode == 0, done.stderr
     (wheel,) = (folder / "dist").glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
@@ -40,6 +43,14 @@ def test_the_samples_are_in_it_as_they_are_here(unpacked: Path) -> None:
 
 def test_it_says_that_it_is_typed(unpacked: Path) -> None:
     assert (unpacked / "agentloupe" / "py.typed").is_file()
+
+
+def test_the_built_page_is_in_it(unpacked: Path) -> None:
+    page = unpacked / "agentloupe" / "server" / "page"
+    index = (page / "index.html").read_text("utf-8")
+    named = re.findall(r'(?:src|href)="/?(assets/[^"]+)"', index)
+    assert named
+    assert all((page / name).is_file() for name in named)
 
 
 def test_its_samples_can_be_named_and_found(unpacked: Path, tmp_path: Path) -> None:

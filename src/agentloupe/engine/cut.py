@@ -95,7 +95,7 @@ def cut_at(recording: Recording, step: int) -> Cut:
     if position < 0 or tape.calls[position].kind != "llm":
         kind = "agent" if position < 0 else tape.calls[position].kind
         raise ForkRefused(
-            f"{where} is a {kind} step: a fork starts at a model step", hint=_near(models, step), reason="not_llm"
+            f"{where} is of kind {kind}: a fork starts at a model step", hint=_near(models, step), reason="not_llm"
         )
     call = tape.calls[position]
     why = call.attrs.get("partial_step") or call.attrs.get("partial")

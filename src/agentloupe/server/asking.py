@@ -20,7 +20,7 @@ def model_step(opened: Opened, idx: int) -> Step:
     """A model step. Raises `StepNotFound`, `UsageError`."""
     step = opened.step(idx)
     if step.kind != "llm":
-        raise UsageError(f"step {idx} of {opened.run.id} is a {step.kind} step, not a model step", reason="not_llm")
+        raise UsageError(f"step {idx} of {opened.run.id} is of kind {step.kind}, it is no model step", reason="not_llm")
     return step
 
 

@@ -113,7 +113,7 @@ def prepare_fork(
         if found[0].kind != "llm":
             kind = found[0].kind
             raise ForkRefused(
-                f"step {from_step} of {run} is a {kind} step: a fork starts at a model step", reason="not_llm"
+                f"step {from_step} of {run} is of kind {kind}: a fork starts at a model step", reason="not_llm"
             )
         if found[0].partial is not None:
             raise ForkRefused(f"step {from_step} of {run}: the stored request is not complete", reason="cut_request")
