@@ -104,11 +104,13 @@ def _async_agent(url: str, how: str) -> Callable[[], Any]:
     return worker
 
 
-def _agent(url: str, how: str, asynchronous: bool) -> Callable[[], Any]:
+def agent_of(url: str, how: str, asynchronous: bool) -> Callable[[], Any]:
+    """Reads a stream: all of it (`read`), or three chunks and is then `left`, `closed` or `dropped`."""
     return _async_agent(url, how) if asynchronous else _sync_agent(url, how)
 
 
-def _bare(agent: Callable[[], Any]) -> Any:
+def bare(agent: Callable[[], Any]) -> Any:
+    """What the agent gives when nobody records it."""
     made = agent()
     return asyncio.run(made) if asyncio.iscoroutine(made) else made
 
@@ -117,11 +119,11 @@ def _bare(agent: Callable[[], Any]) -> Any:
 @pytest.mark.parametrize("asynchronous", [False, True])
 def test_read_to_the_end(server: Player, expected: dict[str, Any], asynchronous: bool) -> None:
     server.hold = None
-    agent, wanted = _agent(server.url, "read", asynchronous), expected["full_read"]
-    bare = _bare(agent)
+    agent, wanted = agent_of(server.url, "read", asynchronous), expected["full_read"]
+    wanted_chunks = bare(agent)
     done = loupe.record(agent)
-    assert done.result == bare
-    assert len(bare) == 9
+    assert done.result == wanted_chunks
+    assert len(wanted_chunks) == 9
     step = model_step(done.run_id)
     assert (step.status, step.input_tokens, step.output_tokens) == (
         wanted["status"],
@@ -137,7 +139,7 @@ def test_read_to_the_end(server: Player, expected: dict[str, Any], asynchronous:
 @pytest.mark.parametrize("how", ["left", "closed", "dropped"])
 @pytest.mark.filterwarnings("ignore::ResourceWarning")  # a dropped stream leaves its connection to the collector
 def test_not_read_to_the_end(server: Player, expected: dict[str, Any], how: str, asynchronous: bool) -> None:
-    agent, wanted = _agent(server.url, how, asynchronous), expected["break_in_with_after_3_chunks"]
+    agent, wanted = agent_of(server.url, how, asynchronous), expected["break_in_with_after_3_chunks"]
     done = loupe.record(agent)
     assert len(done.result) == BEFORE
     _is_as_expected(done.run_id, wanted)

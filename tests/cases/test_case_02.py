@@ -35,31 +35,64 @@ def _told(message: Any) -> list[dict[str, str]]:
     return [{"id": at, "name": f["name"], "arguments": f["arguments"]} for at, f in calls]
 
 
+def _client(url: str, *, asynchronous: bool) -> Any:
+    kind = openai.AsyncOpenAI if asynchronous else openai.OpenAI
+    http: Any = http_client(HTTP, asynchronous=asynchronous)
+    return kind(api_key="k", base_url=f"{url}/v1", http_client=http)
+
+
+MESSAGES: list[Any] = [{"role": "user", "content": "book"}]
+
+
+class Pieces:
+    """Puts the calls together as a program does, and makes them."""
+
+    def __init__(self) -> None:
+        self.calls: dict[int, dict[str, str]] = {}
+
+    def add(self, chunk: Any) -> None:
+        for part in chunk.choices[0].delta.tool_calls or []:
+            call = self.calls.setdefault(part.index, {"id": "", "name": "", "arguments": ""})
+            call["id"] += part.id or ""
+            call["name"] += part.function.name or ""
+            call["arguments"] += part.function.arguments or ""
+
+    def done(self) -> list[dict[str, str]]:
+        made = [self.calls[index] for index in sorted(self.calls)]
+        for call in made:
+            assert TOOLS[call["name"]](**json.loads(call["arguments"]))
+        return made
+
+
+def _agent(url: str, *, asynchronous: bool) -> Callable[[], Any]:
+    def worker() -> list[dict[str, str]]:
+        pieces = Pieces()
+        with _client(url, asynchronous=False) as client:
+            for chunk in client.chat.completions.create(model="m", messages=MESSAGES, stream=True):
+                pieces.add(chunk)
+        return pieces.done()
+
+    async def worker_later() -> list[dict[str, str]]:
+        pieces = Pieces()
+        async with _client(url, asynchronous=True) as client:
+            async for chunk in await client.chat.completions.create(model="m", messages=MESSAGES, stream=True):
+                pieces.add(chunk)
+        return pieces.done()
+
+    return worker_later if asynchronous else worker
+
+
 @pytest.mark.usefixtures("workdir")
-def test_the_calls_are_put_together_by_index(shared_case: Callable[[str], Path]) -> None:
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_the_calls_are_put_together_by_index(shared_case: Callable[[str], Path], asynchronous: bool) -> None:
     case = shared_case("02")
     expected = json.loads((case / "expected.json").read_text("utf-8"))
     lines = (case / "chunks.jsonl").read_bytes().splitlines()
     with playing([b"data: " + line + b"\n\n" for line in [*lines, b"[DONE]"]]) as server:
-
-        def worker() -> list[dict[str, str]]:
-            http: Any = http_client(HTTP, asynchronous=False)
-            client = openai.OpenAI(api_key="k", base_url=f"{server.url}/v1", http_client=http)
-            calls: dict[int, dict[str, str]] = {}
-            messages: list[Any] = [{"role": "user", "content": "book"}]
-            for chunk in client.chat.completions.create(model="m", messages=messages, stream=True):
-                for part in chunk.choices[0].delta.tool_calls or []:
-                    call = calls.setdefault(part.index, {"id": "", "name": "", "arguments": ""})
-                    assert part.function is not None
-                    call["id"] += part.id or ""
-                    call["name"] += part.function.name or ""
-                    call["arguments"] += part.function.arguments or ""
-            for index in sorted(calls):
-                assert TOOLS[calls[index]["name"]](**json.loads(calls[index]["arguments"]))
-            return [calls[index] for index in sorted(calls)]
-
+        worker = _agent(server.url, asynchronous=asynchronous)
         done = loupe.record(worker)
         report = replay(done.run_id, worker)
+        assert server.asked == 1
     assert done.result == expected["tool_calls"]
     choice = answer_of(done.run_id)["choices"][0]
     assert _told(choice["message"]) == expected["tool_calls"]

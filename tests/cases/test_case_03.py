@@ -18,23 +18,33 @@ from tests.stream_support import answer_of, http_client, playing, stored_bytes
 HTTP = "httpx2" if int(openai.__version__.split(".")[0]) >= 3 else "httpx"
 
 
+def _agent(url: str, *, asynchronous: bool) -> Callable[[], Any]:
+    asked: Any = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "stream": True}
+    http: Any = http_client(HTTP, asynchronous=asynchronous)
+    given: Any = {"api_key": "k", "base_url": f"{url}/v1", "http_client": http}
+
+    def worker() -> str:
+        stream: Any = openai.OpenAI(**given).chat.completions.create(**asked)
+        return "".join(chunk.choices[0].delta.content or "" for chunk in stream)
+
+    async def worker_later() -> str:
+        stream: Any = await openai.AsyncOpenAI(**given).chat.completions.create(**asked)
+        return "".join([chunk.choices[0].delta.content or "" async for chunk in stream])
+
+    return worker_later if asynchronous else worker
+
+
 @pytest.mark.usefixtures("workdir")
-def test_no_character_is_lost(shared_case: Callable[[str], Path]) -> None:
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_no_character_is_lost(shared_case: Callable[[str], Path], asynchronous: bool) -> None:
     case = shared_case("03")
     expected = json.loads((case / "expected.json").read_text("utf-8"))
     reads = [bytes.fromhex(line) for line in (case / "reads.hex").read_text("ascii").split()]
     assert len(reads) == expected["reads"]
     with playing(reads) as server:
-
-        def worker() -> str:
-            http: Any = http_client(HTTP, asynchronous=False)
-            client = openai.OpenAI(api_key="k", base_url=f"{server.url}/v1", http_client=http)
-            messages: list[Any] = [{"role": "user", "content": "hi"}]
-            stream = client.chat.completions.create(model="m", messages=messages, stream=True)
-            return "".join(chunk.choices[0].delta.content or "" for chunk in stream)
-
-        done = loupe.record(worker)
-        report = replay(done.run_id, worker)
+        done = loupe.record(_agent(server.url, asynchronous=asynchronous))
+        report = replay(done.run_id, _agent(server.url, asynchronous=asynchronous))
+        assert server.asked == 1
     assert done.result == expected["content"]
     assert answer_of(done.run_id)["choices"][0]["message"]["content"] == expected["content"]
     stored = stored_bytes(done.run_id)

@@ -13,6 +13,7 @@ import agentloupe as loupe
 from agentloupe.engine import credentials
 from agentloupe.engine.privacy import Rules, scrub
 from agentloupe.store import open_url
+from agentloupe.verbs.exchange import export_run, import_file
 
 CANARY = "LOUPE-CANARY-24"
 
@@ -69,6 +70,40 @@ def test_a_rule_that_raises_withholds_that_text_only(exchange: dict[str, Any], m
     assert "[removed:withheld:broken]" in text
     assert "page=2" in text
     assert CANARY not in text
+
+
+def test_a_rule_that_raises_costs_a_run_one_text_and_the_rest_is_stored(
+    exchange: dict[str, Any], workdir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same through a recording, its list of what is gone, its export, and what the command shows."""
+
+    @loupe.tool(effect="read", name="exchange")
+    def send(exchange: object) -> object:
+        return exchange
+
+    broken = credentials.Shape("broken", ("5512",), "order", when=_raise)
+    monkeypatch.setattr("agentloupe.engine.scrubber.SHAPES", (broken, *credentials.SHAPES))
+    (workdir / "loupe.toml").write_text('[secrets]\nfields = ["rules-of-this-test"]\n', "utf-8")
+    store = open_url(workdir / "x.db")
+    with loupe.recording("leaks", store=store) as block:
+        send(exchange)
+        while_open = b"".join(path.read_bytes() for path in workdir.rglob("*") if path.is_file())
+        send({"plain": "kept"})
+    steps = [step for step in store.steps(block.run_id) if step.name == "exchange"]
+    recording = store.recording(block.run_id)
+    text = json.dumps([recording.body(step.output_digest) for step in steps])
+    assert "[removed:withheld:broken]" in text
+    for neighbour in ("page=2", "theme=dark", '"expires_in": 60', "r-1", "kept"):
+        assert neighbour in text
+    export_run(store, block.run_id, workdir / "out.jsonl")
+    export_run(store, block.run_id, workdir / "out.loupe")
+    store.close()
+    assert CANARY.encode() not in while_open
+    assert [path.name for path in workdir.rglob("*") if path.is_file() and CANARY.encode() in path.read_bytes()] == []
+    again = open_url("memory:")
+    import_file(again, workdir / "out.loupe")
+    found = again.recording(block.run_id)
+    assert CANARY not in repr([found.body(d) for event in found.events for d in event.digests()])
 
 
 def _raise(_: object) -> str:
