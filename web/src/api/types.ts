@@ -55,7 +55,6 @@ export interface Page<T> {
   readonly first: number;
 }
 export type ForkDialog = Schemas['ForkDialog'];
-export type ForkBody = Schemas['ForkBody'];
 export type Forked = Schemas['Forked'];
 export type Estimated = Schemas['Estimated'];
 export type Job = Schemas['Job'];

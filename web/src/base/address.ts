@@ -1,5 +1,4 @@
-/** What stands behind `?` in the page's own addresses: plain names and values, repeated where there are several. */
-export type Search = Readonly<Record<string, string | readonly string[] | undefined>>;
+// What stands behind `?` in the page's own addresses: plain names and values, repeated where there are several.
 
 export function parseSearch(text: string): Record<string, string | string[]> {
   const found: Record<string, string | string[]> = {};

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { dollars, duration, moment, money, shortId } from './format';
 import { indentJson, jsonText, parseJson } from './json';
-import { pieces } from './visible';
+import { pieces, plain } from './visible';
 
 describe('money', () => {
   it.each([
@@ -92,6 +92,10 @@ describe('text of a run', () => {
   it('shows halves of a pair and hidden tags', () => {
     expect(pieces('\ud800x')).toEqual([{ sign: 'D800', code: 'U+D800' }, { text: 'x' }]);
     expect(pieces('\u{e0041}')).toEqual([{ sign: 'E0041', code: 'U+E0041' }]);
+  });
+
+  it('is told with codes where there is room for text only', () => {
+    expect(plain('a\u202eb')).toBe('a[U+202E]b');
   });
 
   it('is one empty piece when it is empty', () => expect(pieces('')).toEqual([{ text: '' }]));

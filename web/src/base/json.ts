@@ -1,7 +1,5 @@
 import { isSafeNumber, parse, stringify } from 'lossless-json';
 
-export type Json = null | boolean | number | bigint | string | readonly Json[] | { readonly [key: string]: Json };
-
 const LONG = /\d{16}/;
 
 /** JSON text as values; an integer that a double cannot hold becomes a bigint, so no digit is lost. */

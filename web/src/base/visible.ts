@@ -24,3 +24,10 @@ function sign(character: string): Piece {
   const code = (character.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, '0');
   return { sign: code, code: `U+${code}` };
 }
+
+/** `text` for places that take nothing but text, such as titles of windows: what cannot be seen is written as its code. */
+export function plain(text: string): string {
+  return pieces(text)
+    .map(piece => ('text' in piece ? piece.text : `[${piece.code}]`))
+    .join('');
+}

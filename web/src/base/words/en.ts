@@ -451,7 +451,7 @@ export const en = {
   'fork.endpoint': 'Endpoint',
   'fork.noEndpoint': 'No endpoint is configured: set LLM_BASE_URL, or endpoints in loupe.toml.',
   'fork.before': 'Before you fork',
-  'fork.know.kept': 'Earlier steps stay as recorded: {n}, of them {answers} model answers.',
+  'fork.know.kept': 'Earlier steps stay as recorded: {n}. Model answers among them: {answers}.',
   'fork.know.model': 'From step {step} on the model is asked anew.',
   'fork.know.tools': 'Tools are answered from the recording, unless a row says otherwise.',
   'fork.know.write': '{name} is not run, whatever happens.',

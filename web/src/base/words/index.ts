@@ -13,7 +13,7 @@ export const LANGUAGES: Readonly<Record<Language, { readonly name: string; reado
   'zh-CN': { name: '中文', words: zh },
 };
 
-export type Values = Readonly<Record<string, string | number>>;
+type Values = Readonly<Record<string, string | number>>;
 export type Say = (key: WordKey, values?: Values) => string;
 
 /** The phrase of `key` with its places filled; `n` chooses between one and many, numbers are written as the language writes them. */

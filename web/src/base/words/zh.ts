@@ -441,7 +441,7 @@ export const zh = {
   'fork.endpoint': '端点',
   'fork.noEndpoint': '没有配置端点：请设置 LLM_BASE_URL，或在 loupe.toml 中配置 endpoints。',
   'fork.before': '分叉之前',
-  'fork.know.kept': '之前的 {n} 个步骤按录制保留，其中 {answers} 个模型回答。',
+  'fork.know.kept': '之前的 {n} 个步骤按录制保留，其中模型回答 {answers} 个。',
   'fork.know.model': '自步骤 {step} 起重新询问模型。',
   'fork.know.tools': '工具由录制应答，除非该行另有说明。',
   'fork.know.write': '{name} 无论如何都不会执行。',

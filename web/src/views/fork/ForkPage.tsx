@@ -8,7 +8,7 @@ import { type Hint, useKeys } from '../../base/keys';
 import { useWords } from '../../base/words';
 import { type Draft, EMPTY } from '../../model/draft';
 import { CutLine } from '../../widgets/controls';
-import { Foot } from '../../widgets/slots';
+import { Finder, Foot } from '../../widgets/slots';
 import { Failure, Loading } from '../../widgets/states';
 import { Kind } from '../../widgets/tags';
 import { RunText } from '../../widgets/text';
@@ -92,6 +92,7 @@ function Panel({ run, dialog }: PanelProps) {
   useKeys({ Escape: back });
   return (
     <>
+      <Finder label={t('app.find')} value="" onFind={q => void navigate({ to: '/runs', search: { q } })} />
       <section className="hd" aria-label={t('fork.title', { step: String(step) })}>
         <div className="row">
           <span className="crumb nw">
@@ -120,6 +121,13 @@ function Panel({ run, dialog }: PanelProps) {
                 <span className="grow" />
                 <Engine dialog={dialog} draft={draft} onChange={change} />
               </div>
+              {dialog.engines
+                .filter(one => !one.available)
+                .map(one => (
+                  <p key={one.engine} className="note off">
+                    {t(`fork.engine.${one.engine}`)}: {one.why_not} {one.command && <code>{one.command}</code>}
+                  </p>
+                ))}
               <RequestEditor dialog={dialog} draft={draft} onChange={change} />
             </div>
             <Parameters dialog={dialog} draft={draft} onChange={change} />
@@ -153,7 +161,6 @@ function Engine({ dialog, draft, onChange }: PartProps) {
             type="button"
             aria-pressed={one.engine === draft.engine}
             disabled={!one.available}
-            title={[one.why_not, one.command].filter(Boolean).join(': ') || undefined}
             onClick={() => onChange({ engine: one.engine })}
           >
             {t(`fork.engine.${one.engine}`)}

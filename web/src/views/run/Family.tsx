@@ -1,6 +1,7 @@
 import { Link } from '@tanstack/react-router';
 import type { RunDetail, RunShort } from '../../api/types';
 import { shortId } from '../../base/format';
+import { plain } from '../../base/visible';
 import { useWords } from '../../base/words';
 
 /** The nearest relatives of a run: its parent, itself, the other forks of the same step, its own forks. */
@@ -76,7 +77,7 @@ function Relative({ run, mine, word, look, last }: RelativeProps) {
       params={{ id: run.id }}
       search={{}}
       className={`${mine ? 'me' : ''} ${look === 'below' ? 'below' : ''}`}
-      title={`${run.name} · ${run.id}`}
+      title={plain(`${run.name} · ${run.id}`)}
       {...(mine ? { 'aria-current': 'page' as const } : {})}
     >
       <svg width="18" height="22" aria-hidden="true">

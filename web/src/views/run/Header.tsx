@@ -15,13 +15,13 @@ export function Header({ run }: { readonly run: RunDetail }) {
   return (
     <section className="hd" aria-label={run.name}>
       <div className="row">
-        <span className="crumb nw">
+        <span className="crumb ell">
           <Link to="/runs" search={{}}>
             {t('run.crumb')}
           </Link>
           {' / '}
           <Link to="/runs" search={{ agent: run.agent }}>
-            {run.agent}
+            <RunText>{run.agent}</RunText>
           </Link>
           {' /'}
         </span>
@@ -122,7 +122,7 @@ function Descent({ run }: { readonly run: RunDetail }) {
               className="mono"
               title={run.parent_run_id}
             >
-              {parent ? parent.name : run.parent_run_id}
+              <RunText>{parent ? parent.name : run.parent_run_id}</RunText>
             </Link>{' '}
             {t('run.atStep', { step: run.forked_from_step ?? 0 })}
           </span>

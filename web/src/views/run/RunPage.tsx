@@ -6,6 +6,7 @@ import { path } from '../../api/client';
 import { useStream } from '../../api/stream';
 import type { RunDetail } from '../../api/types';
 import { type Hint, useKeys } from '../../base/keys';
+import { plain } from '../../base/visible';
 import { useWords } from '../../base/words';
 import { type RunSearch, TABS } from '../../model/addresses';
 import { Foot } from '../../widgets/slots';
@@ -90,7 +91,7 @@ function Loaded({ run }: { readonly run: RunDetail }) {
     ...Object.fromEntries(TABS.map((tab, at) => [String(at + 1), () => change({ tab })])),
   });
   useEffect(() => {
-    document.title = `${run.name} · Agent Loupe`;
+    document.title = `${plain(run.name)} · Agent Loupe`;
     return () => {
       document.title = 'Agent Loupe';
     };

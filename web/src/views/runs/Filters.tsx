@@ -3,6 +3,7 @@ import type { Facets } from '../../api/types';
 import { useWords, type WordKey } from '../../base/words';
 import type { Filter, RunsSearch } from '../../model/addresses';
 import { Chip, Item, Menu } from '../../widgets/controls';
+import { RunText } from '../../widgets/text';
 import { loadFacets } from './queries';
 
 interface FiltersProps {
@@ -71,7 +72,11 @@ export function Filters({ search, onChange }: FiltersProps) {
       </Chip>
       {search.q && (
         <Chip on onToggle={() => onChange({ q: undefined })}>
-          {t('runs.filter.q')} <b>{search.q}</b> ×
+          {t('runs.filter.q')}{' '}
+          <b>
+            <RunText>{search.q}</RunText>
+          </b>{' '}
+          ×
         </Chip>
       )}
     </div>
@@ -89,10 +94,14 @@ function FacetMenu({ name, chosen, values, onChoose }: FacetMenuProps) {
   const { t } = useWords();
   const shown = (value: string) => (name === 'status' ? t(`status.${value}` as WordKey) : value);
   return (
-    <Menu label={t(`runs.filter.${name}`)} chosen={chosen && shown(chosen)} onClear={() => onChoose(undefined)}>
+    <Menu
+      label={t(`runs.filter.${name}`)}
+      chosen={chosen && <RunText>{shown(chosen)}</RunText>}
+      onClear={() => onChoose(undefined)}
+    >
       {values.map(({ value, count }) => (
         <Item key={value} note={count} chosen={value === chosen} onChoose={() => onChoose(value)}>
-          {shown(value)}
+          <RunText>{shown(value)}</RunText>
         </Item>
       ))}
       {values.length === 0 && <span className="item dim">{t('runs.filter.nothing')}</span>}

@@ -39,10 +39,12 @@ export function RunRow({ run, selected, current, onSelect }: RowProps) {
         </span>
       </span>
       <span className="cell t2 hide-n" role="cell">
-        <span className="ell">{run.agent}</span>
+        <span className="ell">
+          <RunText>{run.agent}</RunText>
+        </span>
       </span>
       <span className="cell t2" role="cell">
-        <span className="ell">{run.model ?? <Unknown />}</span>
+        <span className="ell">{run.model === null ? <Unknown /> : <RunText>{run.model}</RunText>}</span>
       </span>
       <span className="cell" role="cell">
         <Status status={run.status}>
