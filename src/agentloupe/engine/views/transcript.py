@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from agentloupe.engine.news import GROWING, News
 from agentloupe.engine.project import outcome_of
-from agentloupe.engine.views.bodies import whole_ones
+from agentloupe.engine.views.bodies import held, whole_ones
 from agentloupe.engine.views.flags import Flags
 from agentloupe.engine.views.layout import Unit
 from agentloupe.engine.views.messages import Message, answer_of, messages_of, text_in
@@ -59,8 +59,10 @@ class Transcript:
     def cards(self, units: Iterable[tuple[int, Unit]]) -> list[dict[str, Any]]:
         """Cards with their numbers."""
         listed = list(units)
+        get = held(self.bodies.get, (digest for _, unit in listed for digest in _shown_digests(unit)))
+        filler = replace(self, bodies=replace(self.bodies, get=get))
         news = self._news([unit.steps[0] for _, unit in listed if unit.card == "model"])
-        return [{"at": at, "kept": unit.kept, **self._filled(unit, news)} for at, unit in listed]
+        return [{"at": at, "kept": unit.kept, **filler._filled(unit, news)} for at, unit in listed]
 
     def _filled(self, unit: Unit, news: Mapping[int, Sequence[Message]]) -> dict[str, Any]:
         first = unit.steps[0]
@@ -226,6 +228,16 @@ class Transcript:
             return self.bodies.body(digest), None
         except Damaged as wrong:
             return None, wrong.message
+
+
+def _shown_digests(unit: Unit) -> Iterable[str | None]:
+    """Digests of what a card shows."""
+    if unit.card in {"group", "kept"}:
+        return ()
+    shown = unit.steps[: _CALLS + 1]
+    given = () if unit.card == "model" else (step.input_digest for step in shown)
+    came = () if unit.card == "question" else (step.output_digest for step in shown)
+    return (*given, *came)
 
 
 def _told(messages: Iterable[Message]) -> list[dict[str, Json]]:
