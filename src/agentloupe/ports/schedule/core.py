@@ -444,6 +444,7 @@ class Schedule:
         strand.blocked = True
         if not (self.closed or self.halted):
             self._wait(strand, None)
+            self._held(strand)
         strand.blocked = strand.lost = False
 
     @survives
@@ -459,16 +460,18 @@ class Schedule:
             the stop signal: the run is stopped, before or meanwhile.
         """
         self.check()
-        if item is not None and (timeout is None or (self.follows and self.known(item.id))):
-            self.items[item.id] = item
-            timeout = None
+        here = item is not None and (timeout is None or (self.follows and self.known(item.id)))
         strand.blocked = True
         try:
             if not (self.closed or self.halted):  # looked at after `blocked` is said, so that nobody is forgotten
-                self.park(strand)
-                if not self._wait(strand, timeout) and item is not None:
+                with self.lock:  # who sees the input sees the strand parked: else others wake it, and it parks then
+                    if item is not None and here:
+                        self.items[item.id] = item
+                    self.park(strand)
+                if not self._wait(strand, None if here else timeout) and item is not None:
                     self.due(item)
                     self._wait(strand, None)
+                self._held(strand)
         except BaseException:  # Ctrl-C
             self._torn(strand)
             raise
@@ -485,6 +488,11 @@ class Schedule:
         while not strand.turn.acquire(True, self.until_stuck() if self.follows else -1):
             self.look()
         return True
+
+    def _held(self, strand: Strand) -> None:
+        """A strand goes on. Without the baton nobody knows what goes on beside it: that is never passed over in silence."""
+        if self.baton and self.holder is not strand and not (strand.lost or self.closed or self.halted):
+            self.mark("guess", {"why": "a thread went on before its turn"})
 
     def _torn(self, strand: Strand) -> None:
         """The strand goes on although nothing has woken it."""

@@ -1,0 +1,160 @@
+"""Work items of pools when threads are slow: whoever is late, where and by how much, the order is exact or says that it is not."""
+
+from __future__ import annotations
+
+import concurrent.futures as futures
+import logging
+import time
+from _thread import allocate_lock, start_new_thread
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import agentloupe as loupe
+from agentloupe.ports.schedule import plain
+from agentloupe.ports.schedule.core import Schedule
+from agentloupe.ports.schedule.parts import Item
+from agentloupe.ports.surroundings import here
+from tests.schedule.trial import Made, made, marks_of, replayed
+from tests.schedule.world import ask
+
+A_WHILE = 20.0
+
+
+@pytest.fixture(autouse=True)
+def quiet(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    caplog.set_level(logging.CRITICAL, "agentloupe")
+    monkeypatch.setenv("LOUPE_STUCK_AFTER", "2")
+
+
+def schedule_here() -> Schedule:
+    there = here()
+    assert there is not None
+    assert there.schedule is not None
+    return there.schedule
+
+
+def reasons(one: Made) -> set[str]:
+    """Why the order of a recording is not proven."""
+    return {str(event.attrs.get("why")) for event in one.recording.events if event.type == "schedule.marked"}
+
+
+class Gateway:
+    """Opened once; who waits for it does so where no hook sees it, for `A_WHILE` at most."""
+
+    def __init__(self) -> None:
+        self._lock = allocate_lock()
+        self._lock.acquire()
+
+    def open(self) -> None:
+        if self._lock.locked():
+            self._lock.release()
+
+    def wait(self) -> None:
+        assert self._lock.acquire(True, A_WHILE)
+        self._lock.release()
+
+
+class Interrupted(dict[str, Item]):
+    """Inputs of a schedule. The thread that brings the first one loses the processor there, until others have done what they can."""
+
+    def __init__(self, schedule: Schedule, meanwhile: Callable[[], None]) -> None:
+        super().__init__(schedule.items)
+        self.schedule, self.meanwhile, self.first = schedule, meanwhile, True
+
+    def __setitem__(self, id: str, item: Item) -> None:
+        super().__setitem__(id, item)
+        if self.first and item.loop is None:
+            self.first = False
+            if self._others_may():
+                self.meanwhile()
+
+    def _others_may(self) -> bool:
+        """Whether another thread could hand something over now."""
+        may, over = [False], Gateway()
+
+        def other() -> None:
+            if self.schedule.lock.acquire(False):
+                self.schedule.lock.release()
+                may[0] = True
+            over.open()
+
+        start_new_thread(other, ())
+        over.wait()
+        return may[0]
+
+
+def test_an_item_whose_answer_is_here_is_not_handed_it_before_it_waits_for_it() -> None:
+    """Else two go on at once: the one that was woken, and the one that comes next when that one parks after all."""
+    gates = {"a": Gateway(), "b": Gateway()}
+    has_baton: list[bool] = []
+
+    @loupe.tool(effect="read")
+    def answer(name: str) -> str:
+        gates[name].wait()
+        return name
+
+    def node(name: str) -> str:
+        found = answer(name)
+        schedule = schedule_here()
+        has_baton.append(schedule.holder is schedule.strand())
+        gates["b"].open()
+        return found
+
+    def program() -> Any:
+        schedule = schedule_here()
+        if schedule.live:
+            schedule.items = Interrupted(schedule, lambda: second_comes(schedule))
+        with futures.ThreadPoolExecutor(2) as pool:
+            jobs = [pool.submit(node, name) for name in "ab"]
+            gates["a"].open()
+            done = [job.result() for job in futures.as_completed(jobs)]
+            return [done, ask(done)]
+
+    def second_comes(schedule: Schedule) -> None:
+        gates["b"].open()
+        while schedule.holder is None:  # it parks behind the first, which is woken by that
+            plain.sleep(0)
+
+    one = made(program, 1)
+    assert has_baton == [True, True]
+    assert marks_of(one.recording) == {}
+    for _ in range(3):
+        report, trace, leaks = replayed(one)
+        assert (report.passed, report.unproven, trace, leaks) == (True, (), one.trace, 0), report.text()
+
+
+def test_a_strand_that_goes_on_without_the_baton_costs_the_proof() -> None:
+    """Whatever woke it: that it is not its turn is seen, and said."""
+    begun = Gateway()
+
+    @loupe.tool(effect="read")
+    def answer() -> int:
+        begun.wait()
+        return 1
+
+    def woken_by_nobody() -> int:
+        schedule = schedule_here()
+        strand = schedule.strand()
+        assert strand is not None
+        if schedule.live:
+            strand.turn.release()
+        return answer()
+
+    def has_the_baton() -> int:
+        schedule, limit = schedule_here(), time.monotonic() + A_WHILE
+        begun.open()
+        while schedule.live and not schedule.marks and time.monotonic() < limit:
+            plain.sleep(0)
+        return 2
+
+    def program() -> Any:
+        with futures.ThreadPoolExecutor(2) as pool:
+            return [job.result() for job in (pool.submit(woken_by_nobody), pool.submit(has_the_baton))]
+
+    one = made(program, 1)
+    assert "a thread went on before its turn" in reasons(one)
+    report, trace, _ = replayed(one)
+    assert (report.passed, trace) == (True, one.trace), report.text()
+    assert report.unproven
