@@ -21,7 +21,7 @@ from agentloupe.verbs.sessions import RecordOpener
 from bench.agents import model_and_tool, settings_in
 from tests.fork_support import schema
 
-__all__ = ["BIG", "MODEL", "NEW_PROMPT", "World", "desk_rule", "gated_run", "long_run", "make_world"]
+__all__ = ["BIG", "MODEL", "NEW_PROMPT", "World", "desk_rule", "gated_run", "long_run", "make_world", "recorded"]
 
 MODEL: Final = "demo-large"
 PROMPT: Final = """You are the support desk of a flower shop.
@@ -264,10 +264,10 @@ def _nested(store: Store) -> str:
             get_weather("Beijing")
         return policy_check(topic)
 
-    return _recorded(store, policy_digest, "frost")
+    return recorded(store, policy_digest, "frost")
 
 
-def _recorded(store: Store, program: Callable[..., object], *args: object) -> str:
+def recorded(store: Store, program: Callable[..., object], *args: object) -> str:
     """Records a program into a store; the id of its run."""
     opener = RecordOpener(store, settings=settings_in(store))
     with ambient.opening_with(opener):
@@ -277,7 +277,7 @@ def _recorded(store: Store, program: Callable[..., object], *args: object) -> st
 
 def long_run(store: Store, steps: int) -> str:
     """A run of so many steps with honest sizes: a model step, then a tool, over and over."""
-    return _recorded(store, model_and_tool, steps)
+    return recorded(store, model_and_tool, steps)
 
 
 def gated_run(store: Store, run_id: str, go: threading.Semaphore, turns: int) -> None:

@@ -60,3 +60,6 @@ export type Estimated = Schemas['Estimated'];
 export type Job = Schemas['Job'];
 export type Reports = Schemas['Reports'];
 export type Settings = Schemas['SettingsDocument'];
+export type Report = Schemas['Report'];
+export type Workers = Schemas['Workers'];
+export type About = Schemas['About'];

@@ -1,7 +1,7 @@
+import type { Reader } from '../base/reader';
 import { useWords, type WordKey } from '../base/words';
 import { Dialog } from '../widgets/controls';
 import { Kbd } from '../widgets/text';
-import type { Reader } from './settings';
 
 const KEYS: readonly (readonly [keys: readonly string[], does: WordKey])[] = [
   [['j', 'k'], 'key.move'],
@@ -20,6 +20,7 @@ const KEYS: readonly (readonly [keys: readonly string[], does: WordKey])[] = [
   [['d'], 'key.only'],
   [['/'], 'key.find'],
   [['Ctrl', 'Enter'], 'key.start'],
+  [['Ctrl', 'K'], 'key.commands'],
   [['?'], 'key.all'],
 ];
 

@@ -4,13 +4,14 @@ import { useEffect, useMemo, useState } from 'react';
 import { useSilence } from '../api/connection';
 import { moment } from '../base/format';
 import { SingleKeys, useKeys } from '../base/keys';
+import { type Reader, ReaderContext, type Theme, useReader } from '../base/reader';
 import { LANGUAGES, type Language, SpeechContext, speaker, useWords } from '../base/words';
 import { Seg } from '../widgets/controls';
 import { Mark } from '../widgets/Icon';
 import { SlotsContext } from '../widgets/slots';
 import { Catcher, Strip } from '../widgets/states';
 import { AllKeys } from './AllKeys';
-import { type Reader, type Theme, useReader } from './settings';
+import { Commands } from './Commands';
 
 const PLACES = [
   ['/runs', 'nav.runs'],
@@ -31,7 +32,9 @@ export function Shell() {
   return (
     <SpeechContext value={speech}>
       <SingleKeys value={reader.singleKeys}>
-        <Frame reader={reader} />
+        <ReaderContext value={reader}>
+          <Frame reader={reader} />
+        </ReaderContext>
       </SingleKeys>
     </SpeechContext>
   );
@@ -43,7 +46,8 @@ function Frame({ reader }: { readonly reader: Reader }) {
   const [finder, setFinder] = useState<HTMLElement | null>(null);
   const [keysShown, showKeys] = useState(false);
   const slots = useMemo(() => ({ foot, finder }), [foot, finder]);
-  useKeys({ '?': () => showKeys(true) });
+  const [commandsShown, showCommands] = useState(false);
+  useKeys({ '?': () => showKeys(true), 'Ctrl+k': () => showCommands(true) });
   return (
     <SlotsContext value={slots}>
       <a className="skip" href="#content">
@@ -73,6 +77,7 @@ function Frame({ reader }: { readonly reader: Reader }) {
         </Catcher>
       </div>
       <footer className="foot" ref={setFoot} />
+      {commandsShown && <Commands reader={reader} onKeys={() => showKeys(true)} onClose={() => showCommands(false)} />}
       {keysShown && <AllKeys reader={reader} onClose={() => showKeys(false)} />}
     </SlotsContext>
   );

@@ -6,6 +6,7 @@ import { useWords } from '../base/words';
 import {
   compareSearch,
   forkSearch,
+  jobsSearch,
   lineageSearch,
   replaysSearch,
   runSearch,
@@ -90,7 +91,13 @@ const fork = createRoute({
 const jobs = createRoute({
   getParentRoute: () => root,
   path: '/jobs',
+  validateSearch: jobsSearch,
   component: lazyRouteComponent(() => import('../views/jobs/JobsPage'), 'JobsPage'),
+});
+const job = createRoute({
+  getParentRoute: () => root,
+  path: '/jobs/$id',
+  component: lazyRouteComponent(() => import('../views/jobs/JobPage'), 'JobPage'),
 });
 const replays = createRoute({
   getParentRoute: () => root,
@@ -98,13 +105,18 @@ const replays = createRoute({
   validateSearch: replaysSearch,
   component: lazyRouteComponent(() => import('../views/replays/ReplaysPage'), 'ReplaysPage'),
 });
+const report = createRoute({
+  getParentRoute: () => root,
+  path: '/replays/$id',
+  component: lazyRouteComponent(() => import('../views/replays/ReportPage'), 'ReportPage'),
+});
 const settings = createRoute({
   getParentRoute: () => root,
   path: '/settings',
   component: lazyRouteComponent(() => import('../views/settings/SettingsPage'), 'SettingsPage'),
 });
 
-const tree = root.addChildren([home, runs, run, fork, compare, summary, lineage, jobs, replays, settings]);
+const tree = root.addChildren([home, runs, run, fork, compare, summary, lineage, jobs, job, replays, report, settings]);
 
 export const router = createRouter({
   routeTree: tree,

@@ -86,3 +86,14 @@ export function replaysSearch(raw: Raw): { readonly run?: string } {
 export function forkSearch(raw: Raw): { readonly from?: number } {
   return said({ from: whole(raw['from']) });
 }
+
+export const JOB_STATUSES = ['queued', 'running', 'waiting', 'rate_limited', 'done', 'failed', 'cancelled'] as const;
+
+export interface JobsSearch {
+  readonly status?: (typeof JOB_STATUSES)[number];
+  readonly first?: number;
+}
+
+export function jobsSearch(raw: Raw): JobsSearch {
+  return said({ status: JOB_STATUSES.find(status => status === one(raw['status'])), first: whole(raw['first']) });
+}

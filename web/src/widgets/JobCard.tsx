@@ -31,7 +31,6 @@ export function JobCard({ job, children }: JobCardProps) {
       <div className="row">
         <Status status={job.status} />
         <b>{t(`job.kind.${job.kind}`)}</b>
-        <span className="mono dim ell">{job.parent}</span>
         <span className="grow" />
         {job.status === 'rate_limited' && <Countdown seconds={job.retry_after} />}
         {isGoing(job) && (
@@ -41,19 +40,21 @@ export function JobCard({ job, children }: JobCardProps) {
             disabled={job.cancelling || stop.isPending}
             onClick={() => stop.mutate()}
           >
-            {t(job.cancelling || stop.isPending ? 'job.stopping' : 'job.stop')}
+            {t(job.cancelling || stop.isPending ? 'job.stopping' : job.kind === 'replay' ? 'jobs.stop' : 'job.stop')}
           </button>
         )}
       </div>
-      <p className="note">
-        {t('job.progress', {
-          runs: progress.runs,
-          of: progress.of,
-          steps: progress.steps,
-          calls: progress.model_calls,
-        })}
-        {progress.cost !== null && ` · ${dollars(progress.cost)}`}
-      </p>
+      {progress.of > 0 && (
+        <p className="note">
+          {t('job.progress', {
+            runs: progress.runs,
+            of: progress.of,
+            steps: progress.steps,
+            calls: progress.model_calls,
+          })}
+          {progress.cost !== null && ` · ${dollars(progress.cost)}`}
+        </p>
+      )}
       {job.message && <p className="t2">“{<RunText>{job.message}</RunText>}”</p>}
       {job.error && (
         <div className="failed">

@@ -90,7 +90,7 @@ interface DialogProps {
   readonly children: ReactNode;
 }
 
-/** A dialog of the browser's own: it traps the focus and gives it back. */
+/** A dialog of the browser's own: it traps the focus and gives it back. What is marked `data-first` has it first. */
 export function Dialog({ title, onClose, children }: DialogProps) {
   const { t } = useWords();
   const dialog = useRef<HTMLDialogElement>(null);
@@ -98,6 +98,7 @@ export function Dialog({ title, onClose, children }: DialogProps) {
   useEffect(() => {
     const shown = dialog.current;
     shown?.showModal();
+    shown?.querySelector<HTMLElement>('[data-first]')?.focus();
     return () => shown?.close();
   }, []);
   useKeys({ Escape: onClose }, true);

@@ -1,5 +1,8 @@
+import { work } from './work.en';
+
 /** English. One entry a phrase; `{name}` is filled in; a pair is singular and plural, chosen by `n`. */
 export const en = {
+  ...work,
   // shell
   'app.skip': 'Skip to the content',
   'app.local': 'Local. No data leaves this computer.',

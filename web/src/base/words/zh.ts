@@ -1,7 +1,9 @@
 import type { Words } from './index';
+import { work } from './work.zh';
 
 /** 简体中文。一条一个短语；`{name}` 处填入数值。 */
 export const zh = {
+  ...work,
   'app.skip': '跳到正文',
   'app.local': '仅本机 · 数据不外传',
   'app.find': '按名称或编号查找运行',

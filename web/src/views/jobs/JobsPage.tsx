@@ -1,61 +1,142 @@
 import { useQuery, useQueryClient } from '@tanstack/react-query';
-import { Link, useNavigate } from '@tanstack/react-router';
-import { get } from '../../api/client';
+import { getRouteApi, Link, useNavigate } from '@tanstack/react-router';
+import { useEffect, useRef } from 'react';
+import { address, get } from '../../api/client';
 import { useStream } from '../../api/stream';
 import type { Job, Page } from '../../api/types';
-import { moment, shortId } from '../../base/format';
+import { type Hint, useKeys } from '../../base/keys';
 import { useWords } from '../../base/words';
+import { JOB_STATUSES, type JobsSearch } from '../../model/addresses';
+import { Item, Menu } from '../../widgets/controls';
 import { JobCard } from '../../widgets/JobCard';
 import { Finder, Foot } from '../../widgets/slots';
 import { Failure, Loading } from '../../widgets/states';
+import { Command } from '../../widgets/text';
+import { Links } from './Links';
 
-const LIMIT = 200;
+const route = getRouteApi('/jobs');
+const LIMIT = 50;
+const PAUSE = 200;
+const HINTS: readonly Hint[] = [
+  { keys: ['n', 'p'], does: 'key.pages' },
+  { keys: ['?'], does: 'key.all' },
+];
 
 /** Forks, replays and resumes that were started here, newest first, as they go. */
 export function JobsPage() {
-  const { t, language } = useWords();
+  const { t } = useWords();
+  const search = route.useSearch();
+  const first = search.first ?? 0;
   const navigate = useNavigate();
-  const queries = useQueryClient();
   const found = useQuery({
-    queryKey: ['jobs'],
-    queryFn: ({ signal }) => get<Page<Job>>(`/api/jobs?limit=${LIMIT}`, signal),
+    queryKey: ['jobs', search.status ?? null, first],
+    queryFn: ({ signal }) =>
+      get<Page<Job>>(address('/api/jobs', { status: search.status, first, limit: LIMIT }), signal),
+    placeholderData: (before, query) => (query?.queryKey[1] === (search.status ?? null) ? before : undefined),
   });
-  useStream('/api/jobs/stream', { job: () => void queries.invalidateQueries({ queryKey: ['jobs'] }) });
+  useFresh();
+  const total = found.data?.total ?? 0;
+  const turn = (to: number) => {
+    if (to >= 0 && to < total) void navigate({ to: '/jobs', search: { ...search, first: to } });
+  };
+  useKeys({ n: () => turn(first + LIMIT), p: () => turn(Math.max(0, first - LIMIT)) });
   return (
     <main className="page">
       <Finder label={t('app.find')} value="" onFind={q => void navigate({ to: '/runs', search: { q } })} />
       <div className="hd">
         <div className="row">
           <h1>{t('job.title')}</h1>
-          {found.data && <span className="dim">{found.data.total}</span>}
+          <ByStatus search={search} />
+          <span className="grow" />
+          {total > LIMIT && <Turning first={first} total={total} onTurn={turn} />}
         </div>
       </div>
       {found.isError && <Failure error={found.error} again={() => void found.refetch()} />}
       {found.isPending && <Loading what={t('job.title')} />}
-      {found.data?.total === 0 && <p className="state t2">{t('job.none')}</p>}
+      {found.data?.items.length === 0 && <None search={search} />}
       <div className="jobs">
         {found.data?.items.map(job => (
           <JobCard key={job.id} job={job}>
-            <p className="row wrap note">
-              <span title={job.created_at}>{moment(job.created_at, language)}</span>
-              <Link to="/runs/$id" params={{ id: job.parent }} search={{}} className="mono">
-                {job.parent}
-              </Link>
-              {job.run_ids.map(id => (
-                <Link key={id} to="/runs/$id" params={{ id }} search={{}} className="mono">
-                  {shortId(id)}
-                </Link>
-              ))}
-              {job.kind === 'fork' && job.run_ids.length > 0 && job.status === 'done' && (
-                <Link to="/summary" search={{ run: [job.parent, ...job.run_ids] }}>
-                  {t('job.look')}
-                </Link>
-              )}
-            </p>
+            <Links job={job} />
           </JobCard>
         ))}
       </div>
-      <Foot hints={[{ keys: ['?'], does: 'key.all' }]} />
+      <Foot hints={HINTS}>{found.data && <span>{t('jobs.count', { n: total })}</span>}</Foot>
     </main>
+  );
+}
+
+/** Lists are asked for again when a job changed; many changes at once are one question. */
+function useFresh(): void {
+  const queries = useQueryClient();
+  const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
+  useEffect(() => () => clearTimeout(timer.current), []);
+  useStream('/api/jobs/stream', {
+    job: () => {
+      clearTimeout(timer.current);
+      timer.current = setTimeout(() => void queries.invalidateQueries({ queryKey: ['jobs'] }), PAUSE);
+    },
+  });
+}
+
+function ByStatus({ search }: { readonly search: JobsSearch }) {
+  const { t } = useWords();
+  const navigate = route.useNavigate();
+  const choose = (status: JobsSearch['status']) => void navigate({ search: status ? { status } : {} });
+  return (
+    <Menu
+      label={t('runs.filter.status')}
+      chosen={search.status && t(`status.${search.status}`)}
+      onClear={() => choose(undefined)}
+    >
+      {JOB_STATUSES.map(status => (
+        <Item key={status} chosen={status === search.status} onChoose={() => choose(status)}>
+          {t(`status.${status}`)}
+        </Item>
+      ))}
+    </Menu>
+  );
+}
+
+interface TurningProps {
+  readonly first: number;
+  readonly total: number;
+  readonly onTurn: (first: number) => void;
+}
+
+function Turning({ first, total, onTurn }: TurningProps) {
+  const { t } = useWords();
+  const last = Math.min(first + LIMIT, total);
+  return (
+    <>
+      <span className="note">{t('jobs.rows', { first: first + 1, last, total })}</span>
+      <button type="button" className="btn s" disabled={first === 0} onClick={() => onTurn(Math.max(0, first - LIMIT))}>
+        {t('jobs.newer')}
+      </button>
+      <button type="button" className="btn s" disabled={last >= total} onClick={() => onTurn(first + LIMIT)}>
+        {t('jobs.older')}
+      </button>
+    </>
+  );
+}
+
+/** Nothing was started yet, or nothing is as it was asked for. */
+function None({ search }: { readonly search: JobsSearch }) {
+  const { t } = useWords();
+  if (search.status) {
+    return (
+      <div className="state">
+        <p>{t('jobs.noneIs', { status: t(`status.${search.status}`) })}</p>
+        <Link to="/jobs" search={{}} className="btn">
+          {t('runs.clear')}
+        </Link>
+      </div>
+    );
+  }
+  return (
+    <div className="state">
+      <p className="t2">{t('job.none')}</p>
+      <Command>agentloupe fork last --from 0</Command>
+    </div>
   );
 }

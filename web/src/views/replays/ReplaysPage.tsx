@@ -1,55 +1,123 @@
 import { useQuery } from '@tanstack/react-query';
-import { getRouteApi, Link } from '@tanstack/react-router';
+import { getRouteApi, Link, useNavigate } from '@tanstack/react-router';
 import { address, get } from '../../api/client';
-import type { Reports } from '../../api/types';
+import type { Report, Reports } from '../../api/types';
 import { moment } from '../../base/format';
-import { jsonText } from '../../base/json';
+import type { Hint } from '../../base/keys';
 import { useWords } from '../../base/words';
+import { fates, reportIn } from '../../model/report';
 import { Finder, Foot } from '../../widgets/slots';
 import { Failure, Loading } from '../../widgets/states';
-import { Badge } from '../../widgets/tags';
-import { RunText } from '../../widgets/text';
+import { RunText, Unknown } from '../../widgets/text';
+import { Start } from './Start';
+import { VerdictBadge } from './Verdict';
+import './replays.css';
 
 const route = getRouteApi('/replays');
+const LIMIT = 200;
+const HINTS: readonly Hint[] = [{ keys: ['?'], does: 'key.all' }];
 
-/** Replays that were done from the page, with where they parted from the tape. */
+/** Replays that were done from the page, newest first; of one run also where one is started. */
 export function ReplaysPage() {
-  const { t, language } = useWords();
+  const { t } = useWords();
   const { run } = route.useSearch();
-  const navigate = route.useNavigate();
+  const navigate = useNavigate();
   const found = useQuery({
-    queryKey: ['reports', run],
-    queryFn: ({ signal }) => get<Reports>(address('/api/reports', { run }), signal),
+    queryKey: ['reports', run ?? null],
+    queryFn: ({ signal }) => get<Reports>(address('/api/reports', { run, limit: LIMIT }), signal),
   });
+  const items = found.data?.items;
   return (
     <main className="page">
       <Finder label={t('app.find')} value="" onFind={q => void navigate({ to: '/runs', search: { q } })} />
       <div className="hd">
-        <h1>{t('replay.title')}</h1>
+        <div className="row">
+          <h1>{t('replay.title')}</h1>
+          {run && (
+            <>
+              <span className="dim">{t('report.of')}</span>
+              <Link to="/runs/$id" params={{ id: run }} search={{}} className="mono ell">
+                {run}
+              </Link>
+              <Link to="/replays" search={{}} className="btn s q">
+                {t('report.all')}
+              </Link>
+            </>
+          )}
+        </div>
       </div>
+      {run && <Start key={run} id={run} />}
       {found.isError && <Failure error={found.error} again={() => void found.refetch()} />}
       {found.isPending && <Loading what={t('replay.title')} />}
-      {found.data?.items.length === 0 && <p className="state t2">{t('replay.none')}</p>}
-      <div className="jobs">
-        {found.data?.items.map(report => (
-          <details key={report.id} className="jobcard">
-            <summary className="row">
-              <Badge bad={report.passed === false}>
-                {t(report.passed === null ? 'replay.noResult' : report.passed ? 'replay.passed' : 'replay.diverged')}
-              </Badge>
-              <Link to="/runs/$id" params={{ id: report.run_id }} search={{}} className="mono">
-                {report.run_id}
-              </Link>
-              <span className="grow" />
-              <span className="dim">{moment(report.at, language)}</span>
-            </summary>
-            <pre>
-              <RunText>{jsonText(report.report ?? null, 2)}</RunText>
-            </pre>
-          </details>
-        ))}
-      </div>
-      <Foot hints={[{ keys: ['?'], does: 'key.all' }]} />
+      {items?.length === 0 && (
+        <div className="state">
+          <p>
+            <b>{t('replay.none')}</b>
+          </p>
+          <p className="t2">{t(run ? 'report.noneRun' : 'report.noneSay')}</p>
+        </div>
+      )}
+      {items && items.length > 0 && <Table items={items} />}
+      <Foot hints={run ? [{ keys: ['r'], does: 'key.replay' }, ...HINTS] : HINTS}>
+        <span>{t('report.foot')}</span>
+      </Foot>
     </main>
+  );
+}
+
+function Table({ items }: { readonly items: readonly Report[] }) {
+  const { t } = useWords();
+  return (
+    <>
+      <table className="tbl tblwrap" aria-label={t('replay.title')}>
+        <thead>
+          <tr>
+            <th scope="col">{t('report.col.verdict')}</th>
+            <th scope="col">{t('runs.col.run')}</th>
+            <th scope="col">{t('report.col.level')}</th>
+            <th scope="col" className="r">
+              {t('report.col.agreed')}
+            </th>
+            <th scope="col">{t('report.col.where')}</th>
+            <th scope="col">{t('report.col.at')}</th>
+          </tr>
+        </thead>
+        <tbody>
+          {items.map(item => (
+            <Row key={item.id} item={item} />
+          ))}
+        </tbody>
+      </table>
+      {items.length === LIMIT && <p className="note end">{t('report.newest', { n: LIMIT })}</p>}
+    </>
+  );
+}
+
+function Row({ item }: { readonly item: Report }) {
+  const { t, language } = useWords();
+  const report = reportIn(item.report);
+  const divergence = report?.divergence;
+  return (
+    <tr>
+      <td>
+        <Link to="/replays/$id" params={{ id: item.id }}>
+          <VerdictBadge report={report} />
+        </Link>
+      </td>
+      <td className="mono">
+        <Link to="/runs/$id" params={{ id: item.run_id }} search={{}}>
+          {item.run_id}
+        </Link>
+      </td>
+      <td>{report ? t(`report.level.${report.level}`) : <Unknown />}</td>
+      <td className="r">
+        {report ? t('run.moreRuns', { n: fates(report).agreed, total: report.events }) : <Unknown />}
+      </td>
+      <td className="ell where">
+        {divergence?.caller && <RunText>{`${divergence.caller.file}:${divergence.caller.line}`}</RunText>}
+        {!divergence && report?.message && <RunText>{report.message}</RunText>}
+      </td>
+      <td title={item.at ?? undefined}>{moment(item.at, language) ?? <Unknown />}</td>
+    </tr>
   );
 }

@@ -4,6 +4,7 @@ import type { RunDetail } from '../../api/types';
 import { dollars, duration } from '../../base/format';
 import { useWords } from '../../base/words';
 import { changedPlaces } from '../../model/overrides';
+import { VERDICTS } from '../../model/report';
 import { Menu } from '../../widgets/controls';
 import { Icon } from '../../widgets/Icon';
 import { Badge, SourceCount, Status, Tag } from '../../widgets/tags';
@@ -31,6 +32,9 @@ export function Header({ run }: { readonly run: RunDetail }) {
         <span className="mono dim nw hide-n">{run.id}</span>
         <Copy text={run.id} label={t('state.copyId')} />
         <span className="grow" />
+        <Link to="/replays" search={{ run: run.id }} className="btn s q">
+          {t('run.replay')}
+        </Link>
         <Link to="/lineage" search={{ run: run.id }} className="btn s q">
           {t('lineage.show')}
         </Link>
@@ -64,9 +68,6 @@ export function Header({ run }: { readonly run: RunDetail }) {
 function Badges({ run }: { readonly run: RunDetail }) {
   const { t } = useWords();
   const { chain, replay } = run.badges;
-  const replayed = replay
-    ? String(replay['verdict'] ?? replay['status'] ?? replay['outcome'] ?? '')
-    : t('run.replay.none');
   return (
     <>
       <Badge bad={run.status === 'error'}>
@@ -77,14 +78,30 @@ function Badges({ run }: { readonly run: RunDetail }) {
       <Badge bad={chain === 'broken'} sign="chain">
         {t('run.chain')} <b>{t(`run.chain.${chain}`)}</b>
       </Badge>
-      <Badge bad={replayed === 'diverged'}>
-        {t('run.replayBadge')} <b>{replayed}</b>
-      </Badge>
+      <Replayed replay={replay} />
       <Badge bad={run.coverage === 'lossy'}>
         {t('run.coverage')} <b>{t(`coverage.${run.coverage}`)}</b>
       </Badge>
       <Belief run={run} />
     </>
+  );
+}
+
+/** What the last replay came to; it leads to its report. */
+function Replayed({ replay }: { readonly replay: RunDetail['badges']['replay'] }) {
+  const { t } = useWords();
+  const verdict = VERDICTS.find(one => one === replay?.['verdict']);
+  const badge = (
+    <Badge bad={verdict !== undefined && replay?.['passed'] !== true}>
+      {t('run.replayBadge')} <b>{verdict ? t(`report.verdict.${verdict}`) : t('run.replay.none')}</b>
+    </Badge>
+  );
+  const job = replay?.['job'];
+  if (typeof job !== 'string') return badge;
+  return (
+    <Link to="/replays/$id" params={{ id: job }}>
+      {badge}
+    </Link>
   );
 }
 

@@ -80,6 +80,7 @@ function Loaded({ run }: { readonly run: RunDetail }) {
     c: () => {
       if (run.parent_run_id) void navigate({ to: '/compare', search: { a: run.parent_run_id, b: run.id } });
     },
+    r: () => void navigate({ to: '/replays', search: { run: run.id } }),
     f: () => {
       if (steps.at(step)?.forkable)
         void navigate({ to: '/runs/$id/fork', params: { id: run.id }, search: { from: step } });

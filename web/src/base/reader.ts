@@ -1,5 +1,5 @@
-import { useCallback, useState } from 'react';
-import { LANGUAGES, type Language } from '../base/words';
+import { createContext, useCallback, useContext, useState } from 'react';
+import { LANGUAGES, type Language } from './words';
 
 export type Theme = 'light' | 'dark';
 
@@ -48,3 +48,12 @@ export function useReader() {
 }
 
 export type Reader = ReturnType<typeof useReader>;
+
+export const ReaderContext = createContext<Reader | null>(null);
+
+/** What the reader chose, and how it is changed; inside the shell only. */
+export function useChoices(): Reader {
+  const reader = useContext(ReaderContext);
+  if (!reader) throw new Error('outside the shell');
+  return reader;
+}

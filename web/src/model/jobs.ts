@@ -1,0 +1,33 @@
+import type { Job, Workers } from '../api/types';
+
+/** Where what came of a job is seen: two runs side by side, several summed up, or the report of a replay. */
+export type Outcome =
+  | { readonly see: 'report' }
+  | { readonly see: 'compare'; readonly a: string; readonly b: string }
+  | { readonly see: 'summary'; readonly runs: readonly string[] };
+
+/** What there is to see of a job that made something; null while there is nothing. */
+export function outcomeOf(job: Pick<Job, 'kind' | 'status' | 'parent' | 'run_ids' | 'progress'>): Outcome | null {
+  if (job.kind === 'resume' || job.status === 'queued') return null;
+  if (job.kind === 'replay') return job.status === 'done' ? { see: 'report' } : null;
+  const [only, ...more] = job.run_ids;
+  if (only === undefined || job.progress.runs === 0) return null;
+  if (more.length === 0) return { see: 'compare', a: job.parent, b: only };
+  return { see: 'summary', runs: [job.parent, ...job.run_ids] };
+}
+
+/** Whether a job waits for code that no worker has. */
+export function lacksWorker(job: Pick<Job, 'status' | 'agent'>, workers: Workers): boolean {
+  if (job.status !== 'queued' || job.agent === null) return false;
+  return !workers.items.some(worker => worker.agents.includes(job.agent ?? ''));
+}
+
+/** The command that starts a worker with the code of a run, as far as its recording tells. It is shown, never run. */
+export function workerCommand(entry: unknown): string {
+  return `agentloupe worker ${typeof entry === 'string' ? quoted(entry) : 'MODULE'}`;
+}
+
+/** A word as a shell takes it: text of a run must not become a second command. */
+export function quoted(word: string): string {
+  return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'"'"'`)}'`;
+}

@@ -1,0 +1,118 @@
+import { useQuery, useQueryClient } from '@tanstack/react-query';
+import { getRouteApi, Link, useNavigate } from '@tanstack/react-router';
+import { address, get, path } from '../../api/client';
+import { useStream } from '../../api/stream';
+import type { EventEnvelope, Job, Page, Workers } from '../../api/types';
+import { duration, moment } from '../../base/format';
+import type { Hint } from '../../base/keys';
+import { useWords } from '../../base/words';
+import { lacksWorker, workerCommand } from '../../model/jobs';
+import { isGoing, JobCard } from '../../widgets/JobCard';
+import { Finder, Foot } from '../../widgets/slots';
+import { Failure, Loading } from '../../widgets/states';
+import { Command, RunText } from '../../widgets/text';
+import { Links } from './Links';
+
+const route = getRouteApi('/jobs/$id');
+const HINTS: readonly Hint[] = [{ keys: ['?'], does: 'key.all' }];
+
+/** One job as it goes. */
+export function JobPage() {
+  const { t } = useWords();
+  const { id } = route.useParams();
+  const navigate = useNavigate();
+  const queries = useQueryClient();
+  const found = useQuery({ queryKey: ['job', id], queryFn: ({ signal }) => get<Job>(path`/api/jobs/${id}`, signal) });
+  useStream(found.data && isGoing(found.data) ? path`/api/jobs/${id}/stream` : null, {
+    job: data => queries.setQueryData(['job', id], (data as { readonly job: Job }).job),
+    end: () => {
+      for (const name of ['job', 'jobs', 'reports', 'runs', 'run']) {
+        void queries.invalidateQueries({ queryKey: [name] });
+      }
+    },
+  });
+  const job = found.data;
+  return (
+    <main className="page">
+      <Finder label={t('app.find')} value="" onFind={q => void navigate({ to: '/runs', search: { q } })} />
+      <div className="hd">
+        <div className="row">
+          <span className="crumb nw">
+            <Link to="/jobs" search={{}}>
+              {t('job.title')}
+            </Link>
+            {' /'}
+          </span>
+          <h1 className="ell">{job ? t(`jobs.of.${job.kind}`) : id}</h1>
+          <span className="mono dim">{job && id}</span>
+        </div>
+      </div>
+      {found.isError && <Failure error={found.error} again={() => void found.refetch()} />}
+      {found.isPending && <Loading what={id} />}
+      {job && (
+        <div className="jobs">
+          <JobCard job={job}>
+            <Links job={job} />
+          </JobCard>
+          <Facts job={job} />
+          <Waiting job={job} />
+        </div>
+      )}
+      <Foot hints={HINTS} />
+    </main>
+  );
+}
+
+function Facts({ job }: { readonly job: Job }) {
+  const { t, language } = useWords();
+  const took = job.started_at && job.ended_at ? (Date.parse(job.ended_at) - Date.parse(job.started_at)) / 1000 : null;
+  return (
+    <section className="box pad" aria-label={t('jobs.facts')}>
+      <dl className="kv">
+        {job.from_step !== null && (
+          <>
+            <dt>{t('jobs.from')}</dt>
+            <dd>{job.from_step === 'start' ? t('jobs.start') : job.from_step}</dd>
+          </>
+        )}
+        <dt>{t('fork.engine')}</dt>
+        <dd>{job.agent === null ? t('fork.engine.generic') : <RunText>{job.agent}</RunText>}</dd>
+        <dt>{t('jobs.worker')}</dt>
+        <dd className="mono">{job.worker ?? t('jobs.noWorkerYet')}</dd>
+        <dt>{t('jobs.begun')}</dt>
+        <dd>{moment(job.started_at, language) ?? t('jobs.notYet')}</dd>
+        <dt>{t('jobs.took')}</dt>
+        <dd>{duration(took, language) ?? t('jobs.notYet')}</dd>
+      </dl>
+    </section>
+  );
+}
+
+const LOOK = 3000;
+
+/** A job that waits for code that no worker has: what to type. */
+function Waiting({ job }: { readonly job: Job }) {
+  const { t } = useWords();
+  const waits = job.status === 'queued' && job.agent !== null;
+  const workers = useQuery({
+    queryKey: ['workers'],
+    queryFn: ({ signal }) => get<Workers>('/api/workers', signal),
+    enabled: waits,
+    refetchInterval: LOOK,
+  });
+  const start = useQuery({
+    queryKey: ['events', job.parent, 'first'],
+    queryFn: ({ signal }) =>
+      get<Page<EventEnvelope>>(address(path`/api/runs/${job.parent}/events`, { limit: 1 }), signal),
+    enabled: waits,
+  });
+  if (!waits || !workers.data || !lacksWorker(job, workers.data)) return null;
+  return (
+    <section className="box pad" role="status">
+      <p>
+        <b>{t('jobs.noWorker', { agent: job.agent ?? '' })}</b> <span className="t2">{t('jobs.noWorkerSay')}</span>
+      </p>
+      <Command>{workerCommand(start.data?.items[0]?.attrs['entry'])}</Command>
+    </section>
+  );
+}
