@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, cast, get_args
 
 from agentloupe.engine.cautions import Pair, read_history
 from agentloupe.words.arguments import parse_arguments
-from agentloupe.words.canonical import Json, canonical, dumps, key_of, loads
+from agentloupe.words.canonical import Json, canonical, digest, dumps, key_of, loads
 from agentloupe.words.turns import CHAT, Asked, Dialect, Told
 
 __all__ = ["PLAIN", "Manner", "learn_manner", "manner_from_json"]
@@ -56,6 +56,8 @@ class Manner:
         wrapped: results stand in a list of one part of this type; `None`: they are the text itself.
         lists: results that are lists of parts stay lists.
         marks: also a result that is no error says so.
+        members: of a tool message of chat completions, in order, where they are not the plain ones.
+        said: texts in no spelling of JSON (a text in quotes, a table, a part of the result), by call and result.
     """
 
     nulls: Nulls = "content"
@@ -67,6 +69,8 @@ class Manner:
     wrapped: str | None = None
     lists: bool = False
     marks: bool = False
+    members: tuple[str, ...] = ()
+    said: Mapping[str, str] = field(default_factory=dict[str, str])
 
     # --- what the model said ------------------------------------------------------------------------------------------
 
@@ -113,13 +117,17 @@ class Manner:
 
     def told(self, asked: Asked, arguments: Json, value: Json) -> Told:
         """A tool's result, as it stands in the next request."""
-        if self.lists and _is_parts(value):
-            return Told(asked, value, False if self.marks else None)
-        return Told(asked, self.content(self.result(asked.name, arguments, value)), False if self.marks else None)
+        content = value
+        if not (self.lists and _is_parts(value)):
+            content = self.content(self.result(asked.name, arguments, value))
+        return self._as_written(Told(asked, content, False if self.marks else None))
 
     def failed(self, asked: Asked, text: str) -> Told:
         """A tool's error, as it stands in the next request."""
-        return Told(asked, self.content(self.error(text)), True)
+        return self._as_written(Told(asked, self.content(self.error(text)), True))
+
+    def _as_written(self, told: Told) -> Told:
+        return replace(told, members=self.members) if self.members else told
 
     def content(self, text: str) -> Json:
         """The content of a result that says this text."""
@@ -127,10 +135,13 @@ class Manner:
 
     def result(self, name: str, arguments: Json, value: Json) -> str:
         """A tool's result as the content of a message: a text as it is, anything else as JSON."""
-        for text in self.texts.get(key_of("tool", name, arguments), ()) if self.texts else ():
+        if not self.texts and not self.said:
+            return self.spell_result(value)
+        key = key_of("tool", name, arguments)
+        for text in self.texts.get(key, ()):
             if _says(text, value):
                 return text
-        return self.spell_result(value)
+        return self.said.get(_place(key, value)) or self.spell_result(value)
 
     def spell_result(self, value: Json) -> str:
         """A result that was never written before."""
@@ -150,6 +161,8 @@ class Manner:
             "wrapped": self.wrapped,
             "lists": self.lists,
             "marks": self.marks,
+            "members": list(self.members),
+            "said": dict(self.said),
         }
         return {**shown, **{name: value for name, value in more.items() if value}}
 
@@ -163,6 +176,7 @@ def manner_from_json(value: Json) -> Manner:
         return PLAIN
     nulls, wrapped = value.get("nulls"), value.get("wrapped")
     spelling, arguments = value.get("spelling"), value.get("arguments")
+    said = value.get("said")
     return Manner(
         cast("Nulls", nulls) if nulls in get_args(Nulls) else PLAIN.nulls,
         cast("Spelling", spelling) if spelling in get_args(Spelling) else PLAIN.spelling,
@@ -173,6 +187,8 @@ def manner_from_json(value: Json) -> Manner:
         wrapped if isinstance(wrapped, str) else None,
         value.get("lists") is True,
         value.get("marks") is True,
+        _tuples({"members": value.get("members")}).get("members", ()),
+        {str(place): str(text) for place, text in said.items()} if isinstance(said, dict) else {},
     )
 
 
@@ -185,8 +201,20 @@ def _tuples(value: Json) -> dict[str, tuple[str, ...]]:
     return {name: tuple(map(str, texts)) for name, texts in members.items() if isinstance(texts, list)}
 
 
+def _place(key: str, value: Json) -> str:
+    """Stands for one result of one call."""
+    return digest([key, value])
+
+
+def _none_recorded(_: str) -> Sequence[Json]:
+    return ()
+
+
 def learn_manner(
-    requests: Iterable[Mapping[str, Json] | None], dialect: Dialect = CHAT, answers: Iterable[Json] = ()
+    requests: Iterable[Mapping[str, Json] | None],
+    dialect: Dialect = CHAT,
+    answers: Iterable[Json] = (),
+    recorded: Callable[[str], Sequence[Json]] = _none_recorded,
 ) -> Manner:
     """Learns from recorded requests, whose histories hold what the agent wrote. Nothing to see is `PLAIN`.
 
@@ -194,6 +222,7 @@ def learn_manner(
         requests: of one form.
         dialect: that form.
         answers: recorded answers, some of which went back in these requests.
+        recorded: the recorded results of a tool call, by matching key.
     """
     asked = [r for r in requests if r is not None and isinstance(r.get(dialect.history), list)]
     histories = [dialect.items(request) for request in asked]
@@ -219,7 +248,40 @@ def learn_manner(
         next((kind for pair in answered if (kind := _wrapping(pair.content)) is not None), None),
         any(isinstance(pair.content, list) and _wrapping(pair.content) is None for pair in answered),
         any(pair.marked is False for pair in answered),
+        _members(seen),
+        _said_of(answered, spelling, recorded),
     )
+
+
+_MEMBERS = ("role", "tool_call_id", "content")
+
+
+def _members(seen: Sequence[Json]) -> tuple[str, ...]:
+    """The members of tool messages of chat completions; nothing where they are plain, or hold what a loop cannot know."""
+    for item in seen:
+        if isinstance(item, dict) and item.get("role") == "tool":
+            names = tuple(item)
+            return names if names != _MEMBERS and {*_MEMBERS} <= {*names} <= {*_MEMBERS, "name"} else ()
+    return ()
+
+
+def _said_of(answered: Sequence[Pair], spelling: Spelling, recorded: Callable[[str], Sequence[Json]]) -> dict[str, str]:
+    """What was written of results that it does not spell. Of a call with several results nothing says which text is whose."""
+    written: dict[str, set[str]] = {}
+    for pair in answered:
+        text = _text(pair.content)
+        if text is not None:
+            written.setdefault(key_of("tool", pair.name, _arguments(pair.raw)), set()).add(text)
+    said: dict[str, str] = {}
+    for key, texts in written.items():
+        values = {digest(value): value for value in recorded(key)}
+        if len(texts) != 1 or len(values) != 1:
+            continue
+        (text,), (value,) = texts, values.values()
+        plain = value if isinstance(value, str) else _SPELL[spelling](value)
+        if text != plain and (_value(text) is None or not _says(text, value)):
+            said[_place(key, value)] = text
+    return said
 
 
 # --- parts of a history -----------------------------------------------------------------------------------------------

@@ -155,7 +155,14 @@ class LoopFork:
         near = {call.call_id: call for call in (*asked[max(at - _AROUND, 0) : at + _AROUND], *asked[-2:])}.values()
         requests = [self._cut.recording.body(call.input_digest) for call in near]
         answers = [answer for call in near if (answer := self._answer_of(call)) is not None]
-        return learn_manner([r if isinstance(r, dict) else None for r in requests], self._dialect, answers)
+        bodies = [r if isinstance(r, dict) else None for r in requests]
+        return learn_manner(bodies, self._dialect, answers, self._results_of)
+
+    def _results_of(self, key: str) -> list[Json]:
+        """The recorded results of a tool call."""
+        found = [call for call in self._cut.tape.with_key(key) if call.kind == "tool" and call.status == "ok"]
+        digests = dict.fromkeys(call.output_digest for call in found)
+        return [codecs.decode_for_reading(self._cut.recording.body(digest)) for digest in digests]
 
     def _answer_of(self, call: RecordedCall) -> Json:
         """What the model answered; `None` where nothing of this form was."""

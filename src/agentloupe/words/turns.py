@@ -43,12 +43,14 @@ class Asked:
 class Told:
     """What the model is told of a tool call: the content of the result, and whether it is an error.
 
-    `marked` says what the result's own mark of errors is to be; `None`: it has none.
+    `marked` says what the result's own mark of errors is to be; `None`: it has none. `members` are those of a tool message
+    of chat completions, in order.
     """
 
     asked: Asked
     content: Json
     marked: bool | None = None
+    members: tuple[str, ...] = ("role", "tool_call_id", "content")
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,12 +177,14 @@ class _Chat:
         return False
 
     def told(self, results: Sequence[Told]) -> list[Json]:
-        return [self._told(one.asked, one.content) for one in results]
+        return [self._told(one) for one in results]
 
-    def _told(self, asked: Asked, content: Json) -> Json:
+    def _told(self, one: Told) -> Json:
+        asked = one.asked
         if asked.id is None:
-            return {"role": "function", "name": asked.name, "content": content}
-        return {"role": "tool", "tool_call_id": asked.id, "content": content}
+            return {"role": "function", "name": asked.name, "content": one.content}
+        whole: dict[str, Json] = {"role": "tool", "tool_call_id": asked.id, "name": asked.name, "content": one.content}
+        return {name: whole[name] for name in one.members}
 
     def begins(self, item: Mapping[str, Json]) -> bool:
         return item.get("role") == "user"
