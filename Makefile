@@ -19,7 +19,7 @@ TEST ?= tests
 
 NPM ?= npm
 
-.PHONY: page page-api page-shots help setup demo test test-all test-sdk check bench docs docs-reference lock clean
+.PHONY: built page page-api page-shots help setup demo test test-all test-sdk check bench docs docs-reference lock clean
 
 help:  ## show this list
 	@echo "Agent Loupe: make TARGET"
@@ -48,10 +48,10 @@ demo: $(READY)  ## record, replay, fork and compare a real agent (MODEL=scripted
 	@if [[ "$(MODEL)" == local ]]; then $(MAKE) --no-print-directory -s $(VENV)/.local-model; fi
 	@$(BIN)/agentloupe demo $(if $(MODEL),--model $(MODEL)) $(RUN_ARGS)
 
-test: $(READY)  ## run the tests (TEST=path for one of them)
+test: $(READY) built  ## run the tests (TEST=path for one of them)
 	@$(BIN)/python -m pytest -n $(WORKERS) $(TEST) -m "not local_model"
 
-test-all: $(READY) $(VENV)/.local-model  ## run the tests, also those with many examples and a real model
+test-all: $(READY) built $(VENV)/.local-model  ## run the tests, also those with many examples and a real model
 	@HYPOTHESIS_PROFILE=ci $(BIN)/python -m pytest -n $(WORKERS) $(TEST)
 
 # The same tests of model clients against the last majors on httpx; their environment is apart, since one holds one SDK.
@@ -78,6 +78,16 @@ check: $(READY)  ## lint, format, types and the architecture; of the page too, w
 
 page: web/node_modules/.ready  ## build the page that `agentloupe serve` shows (needs Node 20 or newer)
 	@$(NPM) run --silent --prefix web build
+
+# What the tests in a browser look at: built where npm is, and again when a source of it is younger.
+PAGE := src/agentloupe/server/page/index.html
+built:
+	@if command -v $(NPM) >/dev/null; then $(MAKE) --no-print-directory -s $(PAGE); \
+	else echo "test: the page is NOT built, since npm was not found: the tests in a browser are skipped" >&2; fi
+
+$(PAGE): web/node_modules/.ready $(shell find web/src web/public web/index.html web/vite.config.ts -type f)
+	@echo "test: building the page"
+	@$(NPM) run --silent --prefix web build -- --logLevel warn
 
 page-api: $(READY)  ## write the description of the server's interface anew, from which the page's types are made
 	@$(BIN)/python -m agentloupe.server.openapi > web/src/api/openapi.json

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -11,8 +12,8 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, expect
 
 from agentloupe.engine.project import Projector
 from agentloupe.ports.protocols import Store
-from agentloupe.providers.scripted import ScriptedServer
 from agentloupe.store.opening import open_url
+from tests.e2e.model import Model, modelled
 from tests.e2e.served import Served, browsing, missing, serving
 from tests.e2e.world import World, desk_rule, make_world
 
@@ -23,6 +24,8 @@ expect.set_options(timeout=15_000)
 def browser() -> Iterator[Browser]:
     """The installed Chromium; without it, or without the built page, the test is skipped and says so."""
     if (lacking := missing()) is not None:
+        if os.environ.get("LOUPE_BROWSER_REQUIRED"):
+            pytest.fail(f"a test in a browser may not be skipped here, and it {lacking}")
         pytest.skip(lacking)
     with browsing() as found:
         yield found
@@ -42,12 +45,23 @@ def world(browser: Browser, folder: Path) -> World:
 
 
 @pytest.fixture(scope="session")
-def server(world: World, folder: Path) -> Iterator[Served]:
+def desk(browser: Browser) -> Iterator[Model]:
+    """The model that the server's forks ask."""
+    with modelled() as answering:
+        yield answering
+
+
+@pytest.fixture
+def model(desk: Model) -> Iterator[Model]:
+    """The same, told by this test alone what to say."""
+    yield desk
+    desk.rule = desk_rule
+
+
+@pytest.fixture(scope="session")
+def server(world: World, folder: Path, desk: Model) -> Iterator[Served]:
     """A server over the runs, with a scripted model to fork with."""
-    with (
-        ScriptedServer(desk_rule) as model,
-        serving(folder / "runs.db", LLM_BASE_URL=model.url, LLM_MODEL="demo-large", LLM_API_KEY="none") as served,
-    ):
+    with serving(folder / "runs.db", **desk.variables) as served:
         yield served
 
 

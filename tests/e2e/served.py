@@ -82,10 +82,11 @@ class Served:
 
 
 @contextmanager
-def serving(db: Path, **env: str) -> Generator[Served]:
-    """`agentloupe serve` over a database, as a person starts it, with further variables."""
-    command = [sys.executable, "-m", "agentloupe", "serve", "--no-browser", "--port", "0", "--db", str(db)]
-    everything = {**os.environ, "LOUPE_DB": str(db), **env}
+def serving(db: Path, *more: str, **env: str) -> Generator[Served]:
+    """`agentloupe serve` over a database, as a person starts it, with further options and variables."""
+    command = [sys.executable, "-m", "agentloupe", "serve", "--no-browser", "--port", "0", "--db", str(db), *more]
+    own = {name: value for name, value in os.environ.items() if not name.startswith(("LLM_", "LOUPE_"))}
+    everything = {**own, "LOUPE_DB": str(db), **env}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=everything, cwd=db.parent) as process:
         assert process.stdout is not None
         said = process.stdout.readline()

@@ -11,10 +11,10 @@ from typing import Final
 from playwright.sync_api import Browser
 
 from agentloupe.engine.project import Projector
-from agentloupe.providers.scripted import ScriptedServer
 from agentloupe.store.opening import open_url
+from tests.e2e.model import modelled
 from tests.e2e.served import Served, browsing, missing, serving
-from tests.e2e.world import MODEL, World, desk_rule, long_run, make_world
+from tests.e2e.world import World, long_run, make_world
 from tests.support import ROOT
 
 SCREENS: Final = {
@@ -79,8 +79,8 @@ def main(folder: Path) -> int:
         with closing(open_url(db, new_fold=Projector)) as store:
             world, long = make_world(store), long_run(store, 1500)
         with (
-            ScriptedServer(desk_rule) as model,
-            serving(db, LLM_BASE_URL=model.url, LLM_MODEL=MODEL, LLM_API_KEY="none") as served,
+            modelled() as model,
+            serving(db, **model.variables) as served,
             browsing() as browser,
         ):
             print(f"page-shots: {taken(browser, served, world, long, folder)} pictures in {folder}")

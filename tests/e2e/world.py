@@ -21,7 +21,18 @@ from agentloupe.verbs.sessions import RecordOpener
 from bench.agents import model_and_tool, settings_in
 from tests.fork_support import schema
 
-__all__ = ["BIG", "MODEL", "NEW_PROMPT", "World", "desk_rule", "gated_run", "long_run", "make_world", "recorded"]
+__all__ = [
+    "BIG",
+    "MODEL",
+    "NEW_PROMPT",
+    "World",
+    "desk_rule",
+    "gated_run",
+    "long_run",
+    "make_world",
+    "observed_run",
+    "recorded",
+]
 
 MODEL: Final = "demo-large"
 PROMPT: Final = """You are the support desk of a flower shop.
@@ -168,7 +179,7 @@ class World:
 def make_world(store: Store) -> World:
     """Records the runs; a second or two."""
     desk = Desk()
-    observed = _observed(store, desk)
+    observed = observed_run(store, desk)
     wishes = ForkWishes(
         overrides=Overrides(system_prompt=NEW_PROMPT),
         live={"calculate": "arithmetic only, no effect"},
@@ -189,9 +200,10 @@ def make_world(store: Store) -> World:
     )
 
 
-def _observed(store: Store, desk: Desk) -> str:
+def observed_run(store: Store, desk: Desk | None = None) -> str:
+    """The run that forks begin at."""
     run_loop(
-        desk,
+        desk or Desk(),
         TOOLS,
         model=MODEL,
         system=PROMPT,

@@ -55,6 +55,7 @@ def _overview(here: Context, opened: Opened, step: Step) -> dict[str, Any]:
     return {
         "asked_for": _word(request.get("model")),
         "answered_by": _word(attrs.get("model")) if step.ended_at else None,
+        "given_by": _word(attrs.get("answered_by")),
         "provider": _word(attrs.get("provider")),
         "parameters": {name: value for name, value in request.items() if name not in _APART},
         "tools": _tool_names(request.get("tools")),

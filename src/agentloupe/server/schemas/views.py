@@ -167,6 +167,7 @@ class Overview(Document):
 
     asked_for: str | None = Field(description="The model that the request names.")
     answered_by: str | None = Field(description="The model that says it answered.")
+    given_by: str | None = Field(description="The person who gave the result of a tool.")
     provider: str | None
     parameters: dict[str, Json] = Field(description="The request without its messages and tools, as sent.")
     tools: list[str] = Field(description="Names of the tools that the model was told of.")

@@ -86,6 +86,11 @@ function Facts({ detail }: { readonly detail: StepDetail }) {
           {overview.answered_by ? <RunText>{overview.answered_by}</RunText> : <Unknown />}
         </Fact>
       )}
+      {overview.given_by && (
+        <Fact word="step.answeredBy">
+          <RunText>{overview.given_by}</RunText>
+        </Fact>
+      )}
       {overview.provider && <Fact word="step.provider">{overview.provider}</Fact>}
       {Object.entries(overview.parameters)
         .filter(([name]) => name !== 'model')
