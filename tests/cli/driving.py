@@ -103,11 +103,11 @@ def start(*words: str | Path, cwd: Path = ROOT, **variables: str) -> subprocess.
     )
 
 
-def agentloupe(*words: str | Path, cwd: Path = ROOT, **variables: str) -> Done:
-    """`agentloupe ARGS...` in a process of its own, to its end."""
+def agentloupe(*words: str | Path, cwd: Path = ROOT, patience: float = 50, **variables: str) -> Done:
+    """`agentloupe ARGS...` in a process of its own, to its end, which it must reach within `patience` seconds."""
     with start(*words, cwd=cwd, **variables) as process:
         try:
-            out, err = process.communicate(timeout=50)
+            out, err = process.communicate(timeout=patience)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             raise

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -28,7 +29,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 
 def demo(folder: Path, *words: str, model: str = "scripted") -> Done:
-    return agentloupe("demo", "--model", model, "--db", folder / "loupe.db", *words)
+    return agentloupe("demo", "--model", model, "--db", folder / "loupe.db", *words, patience=200)
 
 
 @pytest.fixture(scope="module")
@@ -86,11 +87,11 @@ def test_the_story_is_told(told: str) -> None:
 
 
 def commands_in(told: str) -> list[str]:
-    """Every command that the demo printed."""
+    """Every command that the demo printed, but the page, which goes on until it is stopped."""
     shown = re.findall(
         r"^(?:\$ |  )((?:SUPPORT_REFUNDS=\S+ )?\S*agentloupe (?!\.).*?)(?:\s+# .*)?$", told, re.MULTILINE
     )
-    return [command for command in shown if " -m " not in command]
+    return [command for command in shown if " -m " not in command and "agentloupe serve" not in command]
 
 
 @pytest.fixture(scope="module")
@@ -139,6 +140,21 @@ def test_the_model_can_be_started_again_as_it_says(told: str) -> None:
         assert model.stdout is not None
         assert model.stdout.readline().startswith("ready http://127.0.0.1:")
         model.terminate()
+
+
+def test_it_ends_with_the_page_of_the_same_runs(told: str, folder: Path) -> None:
+    command = told.rstrip().splitlines()[-1].strip()
+    assert command.endswith(f"agentloupe serve --db {folder / 'loupe.db'}")
+    words = [*command.split(), "--no-browser", "--port", "0", "--token", "known"]
+    with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        try:
+            (address,) = re.findall(r"http://[\d.:]+/", server.stdout.readline())
+            asked = urllib.request.Request(f"{address}api/runs", headers={"Authorization": "Bearer known"})
+            with urllib.request.urlopen(asked, timeout=20) as answer:
+                assert b'"weather-' in answer.read()
+        finally:
+            server.terminate()
 
 
 def test_commands_name_the_store_only_where_they_must(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

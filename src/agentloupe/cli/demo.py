@@ -256,6 +256,8 @@ class _Telling:
             self.out.line("The model ended with the demo. To run or fork more, start it again and say where it is:")
             self.out.line(f"  {python} {again} &")
             self.out.line(f"  export LLM_BASE_URL=http://127.0.0.1:8765/v1 LLM_MODEL={self.model.name}")
+        self.out.line("Next, the same runs as a page in your browser:")
+        self.out.line(f"  {self.story.typed('serve')}")
 
 
 def _told(made: Experiment) -> dict[str, object]:
