@@ -64,7 +64,7 @@ def test_no_store(empty: Path, cli: Command, words: list[str]) -> None:
     done = cli(*words)
     assert done.code == 3
     assert str(empty / ".loupe" / "loupe.db") in done.error
-    assert "LOUPE_DB" in done.err
+    assert "--db or LOUPE_DB" in done.err
     assert not (empty / ".loupe").exists()
 
 

@@ -64,3 +64,20 @@ def test_a_module_without_agents_is_refused(tmp_path: Path) -> None:
     _, errors = done.communicate(timeout=50)
     assert done.returncode == 64
     assert "nothing_here has no agent" in errors
+
+
+def test_an_agent_that_the_module_lacks_is_refused_with_those_it_has(tmp_path: Path) -> None:
+    (tmp_path / "my_agents.py").write_text(MODULE)
+    done = start(tmp_path, "worker", "my_agents:trebler")
+    _, errors = done.communicate(timeout=50)
+    assert done.returncode == 64
+    assert "my_agents has no agent trebler" in errors
+    assert "its agents: doubler" in errors
+
+
+def test_a_module_that_is_not_there_is_refused_with_where_it_was_looked_for(tmp_path: Path) -> None:
+    done = start(tmp_path, "worker", "nowhere_at_all")
+    _, errors = done.communicate(timeout=50)
+    assert done.returncode == 3
+    assert "nowhere_at_all cannot be loaded" in errors
+    assert "the current folder" in errors

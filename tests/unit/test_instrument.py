@@ -466,6 +466,14 @@ def test_a_run_without_a_model_call_says_so(store: Store, caplog: pytest.LogCapt
     assert "without one recorded model call" in caplog.text
 
 
+def test_a_run_that_failed_before_it_asked_is_not_told_to_wrap_a_client(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING, "agentloupe"), pytest.raises(KeyError), loupe.recording("silent"):
+        raise KeyError("LLM_BASE_URL")
+    assert "without one recorded model call" not in caplog.text
+
+
 @dataclasses.dataclass
 class Order:
     number: int

@@ -55,13 +55,20 @@ def _agents(name: str) -> dict[str, Callable[..., Any]]:
     try:
         module = imported(module_name)
     except ImportError as wrong:
-        raise LoupeError(f"{module_name} cannot be loaded: {wrong}", reason="no_code") from wrong
+        raise LoupeError(
+            f"{module_name} cannot be loaded: {wrong}",
+            hint="modules are looked for in the current folder and where Python looks",
+            reason="no_code",
+        ) from wrong
     found = agents_in(vars(module))
-    if wanted:
-        found = {agent: code for agent, code in found.items() if wanted in (agent, getattr(code, "__name__", None))}
     if not found:
-        raise UsageError(f"{name} has no agent", hint="decorate it with @loupe.agent")
-    return found
+        raise UsageError(f"{module_name} has no agent", hint="decorate it with @loupe.agent")
+    if not wanted:
+        return found
+    named = {agent: code for agent, code in found.items() if wanted in (agent, getattr(code, "__name__", None))}
+    if not named:
+        raise UsageError(f"{module_name} has no agent {wanted}", hint=f"its agents: {', '.join(sorted(found))}")
+    return named
 
 
 def _until_told() -> None:

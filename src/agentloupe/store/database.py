@@ -78,7 +78,7 @@ class Database:
             return
         if not create:
             raise StoreError(
-                f"no store at {self.path}", hint="record something first, or set LOUPE_DB", reason="missing"
+                f"no store at {self.path}", hint="record something first, or check --db or LOUPE_DB", reason="missing"
             )
         folder = self.path.parent
         try:
@@ -88,7 +88,8 @@ class Database:
                     (folder / ".gitignore").write_text("*\n")
         except OSError as error:
             raise StoreReadOnly(
-                f"folder {folder} cannot be made ({error.strerror})", hint="set LOUPE_DB to a file you may write"
+                f"folder {folder} cannot be made ({error.strerror})",
+                hint="set --db or LOUPE_DB to a file you may write",
             ) from error
 
     def _choose_mode(self, read_only: bool) -> Mode:
@@ -96,7 +97,9 @@ class Database:
         if os.access(folder, os.W_OK) and (not self.path.exists() or os.access(self.path, os.W_OK)):
             return "ro" if read_only else "rw"
         if not self.path.exists():
-            raise StoreReadOnly(f"folder {folder} cannot be written", hint="set LOUPE_DB to a file you may write")
+            raise StoreReadOnly(
+                f"folder {folder} cannot be written", hint="set --db or LOUPE_DB to a file you may write"
+            )
         # Reading a log needs its index file; where none can be made, only a store without a log can be read.
         log = self.path.with_name(self.path.name + "-wal")
         index = self.path.with_name(self.path.name + "-shm")
@@ -125,7 +128,9 @@ class Database:
         """Refuses to make tables in a file that somebody else left here, or that was only to be read."""
         size = self.path.stat().st_size
         if size and size < _SMALLEST:  # SQLite takes it for empty, and would write over it
-            raise StoreError(f"{self.path} is not a store of Loupe", hint="check LOUPE_DB", reason="not_a_store")
+            raise StoreError(
+                f"{self.path} is not a store of Loupe", hint="check --db or LOUPE_DB", reason="not_a_store"
+            )
         if not create:
             raise StoreError(f"the store {self.path} is empty", hint="record something first", reason="missing")
 
@@ -153,7 +158,9 @@ class Database:
             conn.close()
         application, version = found
         if application != APPLICATION_ID:
-            raise StoreError(f"{self.path} is not a store of Loupe", hint="check LOUPE_DB", reason="not_a_store")
+            raise StoreError(
+                f"{self.path} is not a store of Loupe", hint="check --db or LOUPE_DB", reason="not_a_store"
+            )
         if version > SCHEMA:
             raise VersionUnknown(
                 f"store {self.path} has schema {version}, newer than this version's {SCHEMA}",
@@ -176,7 +183,9 @@ class Database:
         except OSError as error:
             raise StoreError(f"store {self.path} cannot be read ({error.strerror})", reason="cannot_open") from error
         if head and head != _MAGIC:
-            raise StoreError(f"{self.path} is not a store of Loupe", hint="check LOUPE_DB", reason="not_a_store")
+            raise StoreError(
+                f"{self.path} is not a store of Loupe", hint="check --db or LOUPE_DB", reason="not_a_store"
+            )
 
     def _make(self, conn: Connection) -> None:
         """Makes the tables. Several processes may try at once: one wins, the others find them made."""
@@ -232,7 +241,7 @@ class Database:
         """
         if self.mode != "rw":
             raise StoreReadOnly(
-                f"store {self.path} is open for reading only", hint="set LOUPE_DB to a file you may write"
+                f"store {self.path} is open for reading only", hint="set --db or LOUPE_DB to a file you may write"
             )
         with self.lock:
             conn = self._write_connection()

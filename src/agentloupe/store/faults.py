@@ -33,7 +33,7 @@ def as_ours(error: sqlite3.Error, path: Path) -> LoupeError:
         )
     if kind == "SQLITE_READONLY":
         return StoreReadOnly(
-            f"store {path} cannot be written", hint="set LOUPE_DB to a file in a folder you may write to"
+            f"store {path} cannot be written", hint="set --db or LOUPE_DB to a file in a folder you may write to"
         )
     if kind == "SQLITE_CANTOPEN":
         return StoreError(f"store {path} cannot be opened", hint="check the path and its rights", reason="cannot_open")
@@ -49,7 +49,9 @@ def of_a_file(error: OSError, path: Path, store: Path) -> LoupeError:
             f"the disk that holds {store} is full", hint="free some space; `agentloupe gc` gives unused back"
         )
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return StoreReadOnly(f"{path} cannot be written", hint="set LOUPE_DB to a file in a folder you may write to")
+        return StoreReadOnly(
+            f"{path} cannot be written", hint="set --db or LOUPE_DB to a file in a folder you may write to"
+        )
     return StoreError(f"store {store}: {path.name}: {error.strerror}", reason="spool")
 
 

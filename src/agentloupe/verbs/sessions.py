@@ -318,7 +318,7 @@ class RecordSession:
             wire = {"result": None}
             facts["result_failed"] = error_name(wrong)
         self.recorder.end(status, wire, facts)
-        if self._warns and not self.recorder.model_calls:
+        if self._warns and status == "ok" and not self.recorder.model_calls:
             _log.warning(
                 "run %s ended without one recorded model call; if the agent asks a model, wrap its client: "
                 "client = loupe.wrap(client)",
