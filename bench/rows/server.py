@@ -50,7 +50,11 @@ def measure(context: Context) -> Found:
         return 1
 
     opened()
-    taken = by_turns({"start": lambda: _healthy(context.path("start").with_suffix(".db")), "open": opened}, context.few)
+    taken = by_turns(
+        {"start": lambda: _healthy(context.path("start").with_suffix(".db")), "open": opened},
+        context.few,
+        waits=["start"],
+    )
     found = Found()
     for name, what, target in (
         ("start", "from the command to healthy", 2000.0),
