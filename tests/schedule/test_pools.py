@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 
 import agentloupe as loupe
-from agentloupe.ports.schedule import plain
+from agentloupe.ports.schedule import plain, pools, watch
 from agentloupe.ports.schedule.core import Schedule
-from agentloupe.ports.schedule.parts import Item
+from agentloupe.ports.schedule.lanes import Lane
+from agentloupe.ports.schedule.parts import Item, Strand
 from agentloupe.ports.surroundings import here
 from tests.schedule.trial import Made, made, marks_of, replayed
-from tests.schedule.world import ask
+from tests.schedule.world import ask, fetch
 
 A_WHILE = 20.0
 
@@ -158,3 +159,102 @@ def test_a_strand_that_goes_on_without_the_baton_costs_the_proof() -> None:
     report, trace, _ = replayed(one)
     assert (report.passed, trace) == (True, one.trace), report.text()
     assert report.unproven
+
+
+def late_worker(monkeypatch: pytest.MonkeyPatch, until: Gateway) -> None:
+    """The worker of the first item loses the processor before it has it in hand."""
+    plain_call, late = pools._Job.__call__, [True]
+
+    def call(job: pools._Job) -> Any:
+        if late and late.pop():
+            until.wait()
+        return plain_call(job)
+
+    monkeypatch.setattr(pools._Job, "__call__", call)
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_a_worker_that_is_too_late_costs_the_proof_and_holds_up_nobody(
+    monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    begin = Gateway()
+    monkeypatch.setattr(pools, "_LOOK_SECONDS", 0.001)
+    late_worker(monkeypatch, begin)
+
+    def program() -> Any:
+        with futures.ThreadPoolExecutor(size) as pool:
+            first = pool.submit(fetch, name="a")
+            others = [pool.submit(fetch, name=name) for name in "bcd"] if size == 1 else []
+            begin.open()
+            return [job.result() for job in (first, *others)]
+
+    one = made(program, 1)
+    assert reasons(one) == {"a worker did not take what it was free for"}
+    assert marks_of(one.recording) == {"guess": 1}, "no worker is free while the late one is on its way"
+    report, trace, leaks = replayed(one)
+    assert (report.passed, trace, leaks) == (True, one.trace, 0), report.text()
+    assert report.unproven
+
+
+def test_a_worker_that_is_late_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked = Gateway()
+    real = pools._Job.expect
+
+    def expect(job: pools._Job) -> None:
+        real(job)
+        looked.open()
+
+    monkeypatch.setattr(pools._Job, "expect", expect)
+    late_worker(monkeypatch, looked)
+
+    def program() -> Any:
+        with futures.ThreadPoolExecutor(3) as pool:
+            jobs = [pool.submit(fetch, name=name) for name in "abcd"]
+            done = [job.result() for job in futures.as_completed(jobs)]
+            return [done, ask(done)]
+
+    one = made(program, 1)
+    assert marks_of(one.recording) == {}
+    for _ in range(3):
+        report, trace, leaks = replayed(one)
+        assert (report.passed, report.unproven, trace, leaks) == (True, (), one.trace, 0), report.text()
+
+
+def test_an_item_that_a_worker_takes_unforeseen_costs_the_proof() -> None:
+    """A pool that its user has made smaller has more workers than it says."""
+    taken = Gateway()
+
+    @loupe.tool(effect="read")
+    def answer(name: str) -> str:
+        if name == "d":
+            taken.open()
+        if name == "c":
+            taken.wait()
+        return name
+
+    def program() -> Any:
+        with futures.ThreadPoolExecutor(2) as pool:
+            found = [job.result() for job in [pool.submit(answer, name) for name in "ab"]]
+            pool._max_workers = 1
+            return found + [job.result() for job in [pool.submit(answer, name) for name in "cd"]]
+
+    one = made(program, 1)
+    assert reasons(one) == {"a worker took what it was not thought to be free for"}
+    report, trace, leaks = replayed(one)
+    assert (report.passed, trace, leaks) == (True, one.trace, 0), report.text()
+    assert report.unproven
+
+
+def test_the_time_without_a_processor_is_no_time_in_which_a_strand_turns_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    schedule, strand = Schedule(), Strand(Lane("0"))
+    schedule.runq.append(Strand(Lane("0/t1")))
+    schedule.holder, schedule.since = strand, 100.0
+    now, starved = [100.0], [5.0]
+    monkeypatch.setattr(watch.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(watch, "_asleep", lambda _: (None, False, starved[0]))
+    eyes = watch._Eyes()
+    assert not eyes._stuck(schedule, strand)
+    now[0], starved[0] = 103.0, 7.5
+    assert not eyes._stuck(schedule, strand), "it had the processor for half a second"
+    now[0] = 103.6
+    assert eyes._stuck(schedule, strand)

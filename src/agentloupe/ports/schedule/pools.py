@@ -13,6 +13,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, Final, cast
 
 from agentloupe.ports import surroundings
@@ -24,8 +25,10 @@ from agentloupe.ports.surroundings import Home, here
 
 __all__ = ["install"]
 
-_IN_HAND_SECONDS: Final = 2.0
-"""So long a submit waits for a worker that is free to take the item; then it is no longer foreseen."""
+_LOOKS: Final = 20
+_LOOK_SECONDS: Final = 0.1
+"""So often and so long a submit waits for a worker that is free to take the item; then it comes when it comes. Counted, not
+only timed: where a process gets no processor, neither does the one that waits."""
 
 _plain_submit = ThreadPoolExecutor.submit
 _plain_shutdown = ThreadPoolExecutor.shutdown
@@ -99,6 +102,7 @@ class _Job:
         self.strand = Strand(home.root.lane)
         self.foreseen = foreseen
         self.expected = False
+        self.counted = False
         self.begun = False
         self.placed, self.in_hand = plain.allocate_lock(), plain.allocate_lock()
         self.placed.acquire()
@@ -122,12 +126,22 @@ class _Job:
         with schedule.lock:
             self.begun = True
             schedule.enter(self.strand)
-            if self.foreseen and not self.expected and self in self.pool.queued:
-                self.pool.queued.remove(self)  # a worker that was not foreseen has it
-                self.pool.busy += 1
+            if self.foreseen and not self.counted:
+                self._taken_unforeseen()
             schedule.queue(self.strand)
             self._arrived()
         self.in_hand.release()
+
+    def _taken_unforeseen(self) -> None:
+        """A worker has it that none was thought to be free: its place in the queue is chance."""
+        with suppress(ValueError):
+            self.pool.queued.remove(self)
+        self._count()
+        self.schedule.mark("guess", {"why": "a worker took what it was not thought to be free for"})
+
+    def _count(self) -> None:
+        self.counted = True
+        self.pool.busy += 1
 
     def _arrived(self) -> None:
         """It is with a worker, or will never be: the baton does not wait for it any more."""
@@ -139,27 +153,26 @@ class _Job:
 
     def expect(self) -> None:
         """A worker is about to take it: nobody else runs before it is in hand."""
-        self.pool.busy += 1
+        self._count()
         self.expected = True
         self.schedule.beginning += 1
         self.schedule.coming.append(self)
 
     def give_up(self) -> None:
-        """It was not taken: others go on, and of this one nothing is foreseen any more."""
+        """It was not taken so far: others go on, and it comes when it comes. The worker is not free for another one."""
         with self.schedule.lock:
             if self.expected:
-                self.foreseen = False
-                self._free_worker(self.pool)
+                if self.future.done():  # it was cancelled from outside: no worker does anything for it
+                    self._free_worker()
                 self._arrived()
                 self.schedule.mark("guess", {"why": "a worker did not take what it was free for"})
 
     def over(self) -> None:
         """Its result is set: those who waited for it were woken, and callbacks have run."""
-        schedule, pool = self.schedule, self.pool
+        schedule = self.schedule
         with schedule.lock:
             if not self.begun:  # the pool broke before a worker had it
-                if self.expected:
-                    self._free_worker(pool)
+                self._free_worker()
                 self._arrived()
                 if self.in_hand.locked():
                     self.in_hand.release()
@@ -167,12 +180,14 @@ class _Job:
             self.begun = False
             end_lane(schedule, self.home.root)
             schedule.leave(self.strand)
-            if self.foreseen:
-                self._free_worker(pool)
+            self._free_worker()
             schedule.park(self.strand)
         surroundings.set_home(self._before)
 
-    def _free_worker(self, pool: _Pool) -> None:
+    def _free_worker(self) -> None:
+        if not self.counted:
+            return
+        self.counted, pool = False, self.pool
         pool.busy -= 1
         while pool.queued and pool.queued[0].future.done():
             pool.queued.popleft()
@@ -283,7 +298,7 @@ def _place(job: _Job, executor: Any, strand: Strand) -> None:
     if free:
         strand.inner = True
         try:
-            if not job.in_hand.acquire(True, _IN_HAND_SECONDS):
+            if not any(job.in_hand.acquire(True, _LOOK_SECONDS) for _ in range(_LOOKS)):
                 job.give_up()
         finally:
             strand.inner = False

@@ -26,9 +26,11 @@ _LOOKS: Final = 8
 _SETTLE_BLIND: Final = 0.5
 """The same where only its instruction can be seen, which a strand without a processor does not change either."""
 _SPIN: Final = 1.0
-"""So long may a strand keep the baton while others want it."""
+"""So long may a strand keep the baton while others want it; the time in which it waits for a processor does not count."""
 _COMING: Final = 2.0
-"""So long may a worker be on its way to an item that it is free for."""
+_COMING_LOOKS: Final = 100
+"""So long may a worker be on its way to an item that it is free for, and so often must that be seen: where a process gets no
+processor, nothing is late."""
 _EAGER, _CALM = 0.002, 0.01
 
 
@@ -57,6 +59,9 @@ class _Eyes:
         self._looks = 0
         self._coming: list[Coming] = []
         self._coming_since = 0.0
+        self._coming_looks = 0
+        self._turn: object = None
+        self._turn_began = 0.0
 
     def look(self, schedule: Schedule) -> float:
         """Once; returns the pause until the next look."""
@@ -80,16 +85,20 @@ class _Eyes:
         """A work item that no worker takes must not hold up the others."""
         coming, now = list(schedule.coming), time.monotonic()
         if coming != self._coming:
-            self._coming, self._coming_since = coming, now
-        elif coming and now - self._coming_since > _COMING:
+            self._coming, self._coming_since, self._coming_looks = coming, now, 0
+            return
+        self._coming_looks += 1
+        if coming and now - self._coming_since > _COMING and self._coming_looks > _COMING_LOOKS:
             for item in coming:
                 item.give_up()
 
     def _stuck(self, schedule: Schedule, holder: Strand) -> bool:
         now = time.monotonic()
-        if schedule.runq and now - schedule.since > _SPIN:
+        asleep, blind, starved = _asleep(holder)
+        if self._turn != (holder, schedule.since):
+            self._turn, self._turn_began = (holder, schedule.since), schedule.since - starved
+        if schedule.runq and now - starved - self._turn_began > _SPIN:
             return True
-        asleep, blind = _asleep(holder)
         key = (holder, schedule.since, asleep)
         if asleep is None or key != self._key:
             self._key, self._since, self._looks = key, now, 0
@@ -98,16 +107,17 @@ class _Eyes:
         return self._looks > _LOOKS and now - self._since > (_SETTLE_BLIND if blind else _SETTLE)
 
 
-def _asleep(strand: Strand) -> tuple[object, bool]:
-    """What stays the same only while the thread sleeps in C without a processor; and whether it was only guessed.
+def _asleep(strand: Strand) -> tuple[object, bool, float]:
+    """What stays the same only while the thread sleeps in C without a processor, whether it was only guessed, and `starved`.
 
-    `None` where it does not sleep. Guessed: where the system does not tell, its instruction is looked at.
+    The first is `None` where it does not sleep. Guessed: where the system does not tell, its instruction is looked at. The
+    last: for how many seconds of its life it could have run, and got no processor.
     """
     task = Path(f"/proc/self/task/{strand.native}")
     try:
         state = (task / "stat").read_bytes().rpartition(b")")[2].split()
-        used = (task / "schedstat").read_bytes().split()[0]
-    except (OSError, IndexError):
+        used, starved = (task / "schedstat").read_bytes().split()[:2]
+    except (OSError, IndexError, ValueError):
         frame = sys._current_frames().get(strand.ident)  # pyright: ignore[reportPrivateUsage]  # documented
-        return (None if frame is None else (id(frame), frame.f_lasti)), True
-    return (used if state[0] in (b"S", b"D") else None), False
+        return (None if frame is None else (id(frame), frame.f_lasti)), True, 0.0
+    return (used if state[0] in (b"S", b"D") else None), False, int(starved) / 1e9
