@@ -258,3 +258,41 @@ def test_the_time_without_a_processor_is_no_time_in_which_a_strand_turns_round(m
     assert not eyes._stuck(schedule, strand), "it had the processor for half a second"
     now[0] = 103.6
     assert eyes._stuck(schedule, strand)
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_those_who_wait_for_a_cancelled_item_hear_of_it_when_a_worker_is_free_for_it(
+    monkeypatch: pytest.MonkeyPatch, late: bool
+) -> None:
+    """Not when the worker's thread comes by, which is chance."""
+    looked = Gateway()
+
+    def program() -> Any:
+        with futures.ThreadPoolExecutor(1) as pool:
+            jobs = [pool.submit(fetch, name=name) for name in "ab"]
+            jobs[1].cancel()
+            jobs[0].result()
+            done = futures.wait(jobs, timeout=0).done
+            looked.open()
+            heard = [jobs.index(job) for job in futures.as_completed(jobs)]
+            return [len(done), sorted(heard), ask(len(done))]
+
+    real = futures.Future[Any].set_running_or_notify_cancel
+
+    def comes_late(future: futures.Future[Any]) -> bool:
+        if future.cancelled() and schedule_of_worker() is None:
+            looked.wait()
+        return real(future)
+
+    if late:
+        monkeypatch.setattr(futures.Future, "set_running_or_notify_cancel", comes_late)
+    one = made(program, 1)
+    assert one.trace[0] == 2
+    assert marks_of(one.recording) == {}
+    report, trace, leaks = replayed(one)
+    assert (report.passed, report.unproven, trace, leaks) == (True, (), one.trace, 0), report.text()
+
+
+def schedule_of_worker() -> Schedule | None:
+    there = here()
+    return there.schedule if there is not None else None

@@ -70,6 +70,11 @@ class _Pool:
         self.joiners.clear()
         return True
 
+    def pass_cancelled(self) -> None:
+        """A worker that becomes free finds these first: whoever waits for one hears of it here, not when a thread comes by."""
+        while self.queued and self.queued[0].future.done():
+            self.queued.popleft().pass_by()
+
     def outstanding(self) -> bool:
         """Whether items of the owner are not done."""
         return self.busy > 0 or any(not job.future.done() for job in self.queued)
@@ -108,6 +113,8 @@ class _Job:
         self.placed.acquire()
         self.in_hand.acquire()
         self._before: Home | None = None
+        self.passed = False
+        self.notify_cancel: Callable[[], bool]
         self.future: Future[Any]
 
     def __call__(self) -> Any:
@@ -167,9 +174,23 @@ class _Job:
                 self._arrived()
                 self.schedule.mark("guess", {"why": "a worker did not take what it was free for"})
 
+    def pass_by(self) -> None:
+        """It was cancelled before a worker had it."""
+        future = cast("Any", self.future)
+        if future._state == "CANCELLED":
+            self.passed = True
+            self.notify_cancel()
+
+    def asked(self) -> bool:
+        """Whether a worker that has it is to do it; in place of the future's own answer, which also says if it was cancelled."""
+        self.future.__dict__.pop("set_running_or_notify_cancel", None)
+        return not self.passed and self.notify_cancel()
+
     def over(self) -> None:
         """Its result is set: those who waited for it were woken, and callbacks have run."""
         schedule = self.schedule
+        if self.begun:
+            self.pool.pass_cancelled()  # without the lock: those who wait for them are woken
         with schedule.lock:
             if not self.begun:  # the pool broke before a worker had it
                 self._free_worker()
@@ -276,6 +297,8 @@ def _submit_lane(executor: Any, mine: Me, home: ThreadHome, work: Callable[[], A
     any_future.set_result = _telling(future.set_result, job, future)
     any_future.set_exception = _telling(future.set_exception, job, future)
     if foreseen:
+        job.notify_cancel = future.set_running_or_notify_cancel
+        any_future.set_running_or_notify_cancel = job.asked
         _place(job, executor, strand)
     else:
         future.add_done_callback(lambda _: _one_less(pool))
@@ -317,6 +340,8 @@ def _shutdown(self: ThreadPoolExecutor, wait: bool = True, *, cancel_futures: bo
     finally:
         strand.inner = False
     with schedule.lock:
+        if cancel_futures:  # no worker finds these any more
+            pool.queued = deque(job for job in pool.queued if not job.future.done())
         left = wait and pool.outstanding()
         if left:
             pool.joiners.append(strand)
