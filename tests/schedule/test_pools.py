@@ -296,3 +296,26 @@ def test_those_who_wait_for_a_cancelled_item_hear_of_it_when_a_worker_is_free_fo
 def schedule_of_worker() -> Schedule | None:
     there = here()
     return there.schedule if there is not None else None
+
+
+def test_a_call_that_is_stopped_beside_others_costs_the_proof() -> None:
+    @loupe.tool(effect="read")
+    def leave() -> None:
+        raise SystemExit(3)
+
+    def node() -> Any:
+        try:
+            leave()
+        except SystemExit as left:
+            return left.code
+
+    def program() -> Any:
+        with futures.ThreadPoolExecutor(2) as pool:
+            return [job.result() for job in [pool.submit(node) for _ in range(2)]]
+
+    one = made(program, 1)
+    assert one.trace == [3, 3]
+    assert reasons(one) == {"a thread went on before its turn"}
+    report, trace, _ = replayed(one)
+    assert (report.passed, trace) == (True, one.trace), report.text()
+    assert report.unproven

@@ -209,6 +209,8 @@ def in_turn(end: End, perform: Callable[[], object]) -> object:
             end.turn()
         else:
             end.tell()
+            if end.schedule is not None:
+                end.schedule.stopped_in_call()
         raise
     if end.waits:
         end.turn()

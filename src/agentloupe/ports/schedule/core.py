@@ -494,6 +494,12 @@ class Schedule:
         if self.baton and self.holder is not strand and not (strand.lost or self.closed or self.halted):
             self.mark("guess", {"why": "a thread went on before its turn"})
 
+    @survives
+    def stopped_in_call(self) -> None:
+        """A call of this thread was stopped (`SystemExit`, Ctrl-C), and has no turn: if others had the baton, it runs beside them."""
+        if (strand := self.strand()) is not None:
+            self._held(strand)
+
     def _torn(self, strand: Strand) -> None:
         """The strand goes on although nothing has woken it."""
         with self.lock:
