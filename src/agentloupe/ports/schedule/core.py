@@ -107,6 +107,7 @@ class Schedule:
         self._signal: Callable[[], BaseException] | None = None
         self.order = Order(order)
         self._complained = False
+        self.failed = False
         self._gone: str | None = None
         self._serial = next(_serials)
         self.root_task: Callable[[], Any] = _nothing

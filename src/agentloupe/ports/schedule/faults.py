@@ -37,7 +37,9 @@ def given_up(schedule: Schedule, fault: Exception) -> bool:
     """Lets go of a run whose inputs come from the world. `False` where an order is to be followed, or the run is stopped."""
     if schedule.follows or schedule.halted:
         return False
-    if not schedule.closed:
+    with schedule.lock:  # two threads may meet the same fault at once: it is said once
+        first, schedule.failed = not (schedule.closed or schedule.failed), True
+    if first:
         with suppress(Exception):
             schedule.mark("guess", {"why": f"the schedule failed ({type(fault).__name__})"})
         _log.warning("the order of what happens is not recorded any more (%s); the agent goes on", type(fault).__name__)
