@@ -824,6 +824,12 @@ def test_tools_that_run_at_the_provider(store: MemoryStore, tools: list[Any], li
     assert any(str(tools[0]["type"]) in note for note in done.notes)
 
 
+def test_live_tools_without_their_reasons_are_a_wrong_call(store: MemoryStore):
+    run_loop(Script("x"), model="m", question="q", store=store, run_id="r")
+    with pytest.raises(UsageError, match="live tools need their reasons"):
+        fork("r", from_step=0, store=store, provider=from_llm_call(Script("y")), live=["calculate"])
+
+
 def test_steps_whose_state_the_provider_holds_are_labelled(store: MemoryStore):
     assert request_facts({"model": "m", "previous_response_id": "resp_1"})["server_held"] is True
     assert request_facts({"model": "m", "conversation": "c"})["server_held"] is True

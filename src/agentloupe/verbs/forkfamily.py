@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from agentloupe.engine import project
 from agentloupe.engine.cassette import Cassette, Take, takes_of
@@ -242,7 +242,7 @@ class Family:
     def _policy(self) -> Policy:
         wishes = self.wishes
         rules = {n: _rule(n, r) for n, r in wishes.tools.items()}
-        allow = {n: Allow(a) if isinstance(a, str) else a for n, a in wishes.live.items()}
+        allow = _allowed(wishes.live)
         hosted = hosted_tools(self.cut.request or {})
         switched = with_live(rules, [name for name in allow if name not in hosted])
         policy = Policy(tools=switched, allow=allow, on_miss=wishes.on_miss, ask=wishes.ask)
@@ -467,6 +467,14 @@ class Family:
             self.notes.append(f"{path} was applied to {count} request{'' if count == 1 else 's'}")
         if ended.kept:
             self.notes.append(f"{ended.kept} kept calls have another input than recorded (code changed)")
+
+
+def _allowed(live: object) -> dict[str, Allow]:
+    """The allowlist of a call. Raises `UsageError` where tools stand in it without their reasons."""
+    if not isinstance(live, Mapping):
+        raise UsageError("live tools need their reasons", hint='live={"calculate": "arithmetic only"}')
+    named = cast("Mapping[str, Allow | str]", live)
+    return {name: Allow(given) if isinstance(given, str) else given for name, given in named.items()}
 
 
 def _rule(tool: str, rule: ToolRule | str) -> ToolRule:
