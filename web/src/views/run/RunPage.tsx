@@ -122,7 +122,15 @@ function Loaded({ run }: { readonly run: RunDetail }) {
           onTab={tab => change({ tab })}
           onView={setView}
         />
-        <Inspector run={run} step={step} tab={search.tab ?? 'overview'} onTab={tab => change({ tab })} onStep={pick} />
+        {total > 0 && !run.erased && (
+          <Inspector
+            run={run}
+            step={step}
+            tab={search.tab ?? 'overview'}
+            onTab={tab => change({ tab })}
+            onStep={pick}
+          />
+        )}
       </main>
       <Foot hints={HINTS}>{t('run.shown', { n: total, total })}</Foot>
     </>
