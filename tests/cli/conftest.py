@@ -28,7 +28,7 @@ def recorded(server: ScriptedServer, tmp_path_factory: pytest.TempPathFactory) -
     for sample in ("weather", "support"):
         words = ["run", "--tag", sample, "--db", str(db), "--", "python", f"examples/{sample}/agent.py"]
         variables = {"LLM_BASE_URL": server.url, "SUPPORT_REFUNDS": str(folder / "refunds.jsonl")}
-        done = agentloupe(*words, cwd=ROOT, **variables)
+        done = agentloupe(*words, cwd=ROOT, patience=50, **variables)
         assert done.code == 0, done.err
     assert not db.with_name("loupe.db-wal").exists()
     return db

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from agentloupe.engine import privacy
 from agentloupe.engine.credentials import cookie_text, field_rule
 from agentloupe.engine.privacy import NO_RULES, Rules, Scrubbed, by_name, by_position, rules_from, scrub_text
-from agentloupe.engine.scrubber import Scrubber
+from agentloupe.engine.scrubber import Found, Scrubber
 from agentloupe.ports import codecs
 
 RULES = Rules()
@@ -397,14 +397,14 @@ def test_a_request_that_grows_is_scanned_once() -> None:
     messages = [{"role": "user", "content": f"message {i} " * 20} for i in range(300)]
     scrub({"messages": copy.deepcopy(messages)}, RULES)
     seen: list[str] = []
-    original = Scrubber._apply
+    original = Scrubber._text
 
-    def counting(self: Scrubber, text: str) -> tuple[str, str | None]:
+    def counting(self: Scrubber, text: str, found: Found, depth: int) -> str:
         seen.append(text)
-        return original(self, text)
+        return original(self, text, found, depth)
 
     messages.append({"role": "user", "content": "only this one is new"})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Scrubber, "_apply", counting)
+        patch.setattr(Scrubber, "_text", counting)
         scrub({"messages": copy.deepcopy(messages)}, RULES)
-    assert seen == ["only this one is new"]
+    assert [text for text in seen if " " in text] == ["only this one is new"]
