@@ -27,7 +27,7 @@ export interface Divergence {
 }
 
 export const VERDICTS = ['pass', 'reached', 'diverged', 'damaged', 'could_not_run'] as const;
-export type Verdict = (typeof VERDICTS)[number];
+type Verdict = (typeof VERDICTS)[number];
 export const LEVELS = ['flow', 'state', 'content'] as const;
 export type Level = (typeof LEVELS)[number];
 

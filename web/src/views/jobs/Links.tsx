@@ -41,7 +41,7 @@ function again(job: Job) {
 }
 
 /** The one place where what came of a job is seen. */
-export function Outcome({ job }: { readonly job: Job }) {
+function Outcome({ job }: { readonly job: Job }) {
   const { t } = useWords();
   const outcome = outcomeOf(job);
   if (!outcome) return null;
