@@ -19,7 +19,7 @@ TEST ?= tests
 
 NPM ?= npm
 
-.PHONY: built page page-api page-shots help setup demo test test-all test-sdk check bench docs docs-reference lock clean
+.PHONY: built page page-api page-shots help setup demo test test-page test-all test-sdk check bench docs docs-reference lock clean
 
 help:  ## show this list
 	@echo "Agent Loupe: make TARGET"
@@ -49,7 +49,10 @@ demo: $(READY)  ## record, replay, fork and compare a real agent (MODEL=scripted
 	@$(BIN)/agentloupe demo $(if $(MODEL),--model $(MODEL)) $(RUN_ARGS)
 
 test: $(READY) built  ## run the tests (TEST=path for one of them)
-	@$(BIN)/python -m pytest -n $(WORKERS) $(TEST) -m "not local_model"
+	@$(BIN)/python -m pytest -n $(WORKERS) $(TEST) -m "not local_model" --ignore=tests/e2e
+
+test-page: $(READY) built  ## run the tests of the page in a real browser (needs Chromium; says so where it is missing)
+	@LOUPE_BROWSER_REQUIRED=1 $(BIN)/python -m pytest tests/e2e
 
 test-all: $(READY) built $(VENV)/.local-model  ## run the tests, also those with many examples and a real model
 	@HYPOTHESIS_PROFILE=ci $(BIN)/python -m pytest -n $(WORKERS) $(TEST)
