@@ -440,9 +440,11 @@ def _interrupted(db: Path, run: str, other: Path) -> Path:
 
 SAYS_NOTHING_ITSELF = {"run"}
 """Its output is the script's."""
+STAYS = {"serve", "worker"}
+"""They go on until they are told to stop; they have no document to print."""
 
 
-@pytest.mark.parametrize("verb", sorted(VERBS.keys() - {"demo"} - SAYS_NOTHING_ITSELF))
+@pytest.mark.parametrize("verb", sorted(VERBS.keys() - {"demo"} - SAYS_NOTHING_ITSELF - STAYS))
 def test_every_verb_prints_one_document(
     verb: str, db: Path, cli: Command, weather: str, model: ScriptedServer, in_checkout: None, tmp_path: Path
 ) -> None:

@@ -25,7 +25,9 @@ def page(store: Store, tmp_path: Path) -> TestClient:
 
 
 def test_without_a_built_page_it_is_said_how_to_build_it(store: Store) -> None:
-    answer = client_of(store).get("/")
+    app = app_of(store)
+    app.state.context.page = None
+    answer = TestClient(app, base_url=HOST).get("/")
     assert (answer.status_code, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
     assert "make page" in answer.text
 

@@ -17,6 +17,7 @@ from types import FrameType
 from typing import Any, Final, cast
 
 from agentloupe.ports.ambient import caller, is_users
+from agentloupe.ports.schedule import forks
 from agentloupe.ports.surroundings import here
 from agentloupe.words.jsontext import Json, dumps
 
@@ -94,6 +95,8 @@ Found = tuple[str, str, str, int]
 
 _STDLIB = sysconfig.get_paths()["stdlib"]
 _OWN = str(Path(__file__).parents[1])
+_AROUND = str(forks.__file__)
+"""Stands around the starts of processes, whoever makes them."""
 _MODULES = {"posix": "os", "nt": "os", "_io": "io"}
 
 
@@ -175,7 +178,7 @@ def _is_inner() -> bool:
 def _is_ours() -> bool:
     """Whether Loupe itself does this, through whatever part of the standard library."""
     frame: FrameType | None = sys._getframe(2)  # pyright: ignore[reportPrivateUsage]  # the documented way to one's own stack
-    while frame is not None and frame.f_code.co_filename.startswith((_STDLIB, "<")):
+    while frame is not None and frame.f_code.co_filename.startswith((_STDLIB, _AROUND, "<")):
         frame = frame.f_back
     return frame is not None and frame.f_code.co_filename.startswith(_OWN)
 
