@@ -182,7 +182,8 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def test_settings_that_are_named_exist() -> None:
-    source = "".join(file.read_text("utf-8") for file in (ROOT / "src").rglob("*.py"))
+    files = [*(ROOT / "src").rglob("*.py"), ROOT / "Makefile"]
+    source = "".join(file.read_text("utf-8") for file in files)
     made = {f"LOUPE_{name.upper()}" for name in settings._READERS}
     made |= {f"LOUPE_SERVER_{name.upper()}" for name in SERVER_READERS}
     named = {(name_of(page), name) for page in ALL for name in _SETTING.findall(page.read_text("utf-8"))}
