@@ -15,6 +15,7 @@ from agentloupe.ports.protocols import Store
 from agentloupe.store.opening import open_url
 from tests.e2e.model import Model, modelled
 from tests.e2e.served import Served, browsing, missing, serving
+from tests.e2e.work import Work, make_work
 from tests.e2e.world import World, desk_rule, make_world
 
 expect.set_options(timeout=15_000)
@@ -42,6 +43,13 @@ def world(browser: Browser, folder: Path) -> World:
     """The runs that are looked at; not made where there is no browser."""
     with closing(open_url(folder / "runs.db", new_fold=Projector)) as store:
         return make_world(store)
+
+
+@pytest.fixture(scope="session")
+def work(world: World, folder: Path) -> Work:
+    """Jobs in every state, and a replayed run."""
+    with closing(open_url(folder / "runs.db", new_fold=Projector)) as store:
+        return make_work(store, world.observed)
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from agentloupe.server.app import PAGE
 from tests.support import ROOT
@@ -74,6 +74,12 @@ class Served:
         more = "".join(f"&{name}={value}" for name, value in asked.items())
         mark = "&" if "?" in path else "?"
         return f"{root}{path}{mark}{token}{more}"
+
+    def show(self, page: Page, path: str, **asked: str) -> None:
+        """Opens a page and waits until it shows its content and hears keys."""
+        page.goto(self.at(path, **asked))
+        expect(page.get_by_role("heading", level=1)).to_be_visible()
+        expect(page.locator("[aria-busy=true]")).to_have_count(0)
 
     def stop(self) -> None:
         """Ends it and waits until it is gone."""

@@ -18,7 +18,7 @@ from tests.e2e.world import World
 def test_from_the_list_to_a_fork_that_has_ended_by_keys_alone(
     page: Page, server: Served, world: World, model: Model
 ) -> None:
-    page.goto(server.at(f"/runs?q={world.observed}&sort=time"))
+    server.show(page, f"/runs?q={world.observed}&sort=time")
     row = page.get_by_role("table", name="Runs").get_by_role("row")
     expect(row.filter(has=page.get_by_text(world.observed, exact=True))).to_be_visible()
     page.keyboard.press("End")
@@ -44,11 +44,11 @@ def test_an_empty_store_names_the_one_command(page: Page, tmp_path: Path) -> Non
     db = tmp_path / "empty.db"
     open_url(db, new_fold=Projector).close()
     with serving(db) as served:
-        page.goto(served.at("/"))
+        served.show(page, "/")
         expect(page.get_by_role("heading", name="No runs yet")).to_be_visible()
         expect(page.get_by_text("agentloupe demo")).to_be_visible()
         for screen in ("/jobs", "/replays", "/settings", "/lineage", "/compare", "/summary"):
-            page.goto(served.at(screen))
+            served.show(page, screen)
             expect(page.get_by_role("main")).to_be_visible()
             expect(page.get_by_role("alert")).to_have_count(0)
 
@@ -56,8 +56,7 @@ def test_an_empty_store_names_the_one_command(page: Page, tmp_path: Path) -> Non
 @pytest.mark.parametrize("screen", ["/runs", "/runs/{run}", "/runs/{run}/fork?from=3", "/compare?a={run}&b={other}"])
 def test_every_word_of_the_page_is_there_in_chinese(page: Page, server: Served, world: World, screen: str) -> None:
     where = screen.format(run=world.observed, other=world.candidates[0])
-    page.goto(server.at(where, lang="zh-CN"))
-    page.wait_for_load_state("networkidle")
+    server.show(page, where, lang="zh-CN")
     expect(page.locator("html")).to_have_attribute("lang", "zh-CN")
     buttons = [text for text in page.get_by_role("button").all_inner_texts() if re.search("[A-Za-z]{4}", text)]
     english = {"Fork from here", "Cancel", "Compare", "Export", "Replay", "Revert", "Swap", "Import"}

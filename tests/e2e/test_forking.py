@@ -22,7 +22,7 @@ def edited(page: Page, text: str) -> None:
 def test_a_changed_prompt_is_forked_watched_and_compared(
     page: Page, server: Served, world: World, store: Store
 ) -> None:
-    page.goto(server.at(f"/runs/{world.observed}?step=3"))
+    server.show(page, f"/runs/{world.observed}?step=3")
     card = page.get_by_role("article", name="Step 3")
     card.get_by_role("link", name="Fork from here").click()
     expect(page.get_by_role("heading", name="Fork from step 3")).to_be_visible()
@@ -42,19 +42,19 @@ def test_a_changed_prompt_is_forked_watched_and_compared(
 
 
 def test_a_draft_waits_in_its_tab_and_is_reverted(page: Page, server: Served, world: World) -> None:
-    page.goto(server.at(f"/runs/{world.observed}/fork?from=3"))
+    server.show(page, f"/runs/{world.observed}/fork?from=3")
     edited(page, "Another prompt.")
     page.get_by_label("Temperature").fill("0.7")
     expect(page.get_by_text("system_prompt, temperature")).to_be_visible()
     page.keyboard.press("Escape")
-    page.goto(server.at(f"/runs/{world.observed}/fork?from=3"))
+    server.show(page, f"/runs/{world.observed}/fork?from=3")
     expect(page.get_by_text("system_prompt, temperature")).to_be_visible()
     page.get_by_role("button", name="Revert").click()
     expect(page.get_by_role("complementary").get_by_text("temperature", exact=True)).to_be_visible()
 
 
 def test_a_person_answers_what_was_never_recorded(page: Page, server: Served, world: World, store: Store) -> None:
-    page.goto(server.at(f"/runs/{world.observed}/fork?from=3"))
+    server.show(page, f"/runs/{world.observed}/fork?from=3")
     edited(page, NEW_PROMPT)
     page.get_by_role("radio", name="human (ask me)").check()
     page.get_by_role("button", name=re.compile("Run 1 fork")).click()
@@ -69,5 +69,5 @@ def test_a_person_answers_what_was_never_recorded(page: Page, server: Served, wo
 
 
 def test_where_no_fork_can_start_the_reason_is_told(page: Page, server: Served, world: World) -> None:
-    page.goto(server.at(f"/runs/{world.observed}/fork?from=1"))
+    server.show(page, f"/runs/{world.observed}/fork?from=1")
     expect(page.get_by_role("alert")).to_contain_text("step 1")

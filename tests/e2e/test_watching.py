@@ -25,7 +25,7 @@ UNKNOWN = ask(("calculate", {"expression": "7.6 - -4.1"}))
 
 def started(page: Page, server: Served, run: str, *, miss: str = "error (tell the model)") -> Locator:
     """Begins a fork at step 3; the card of its job."""
-    page.goto(server.at(f"/runs/{run}/fork?from=3"))
+    server.show(page, f"/runs/{run}/fork?from=3")
     page.get_by_role("radio", name=miss).check()
     page.get_by_role("button", name="Run 1 fork").click()
     return page.get_by_role("article", name=re.compile("^fork "))
@@ -43,7 +43,7 @@ def test_a_step_is_found_forked_watched_and_compared(
     page: Page, server: Served, world: World, model: Model, gate: Gate
 ) -> None:
     model.says(RECORDED, say("Only one box is covered."), gate=gate)
-    page.goto(server.at("/runs"))
+    server.show(page, "/runs")
     row = page.get_by_role("row").filter(has=page.get_by_text(world.observed, exact=True))
     row.get_by_role("link", name="Frost refund").click()
     page.get_by_role("region", name="Transcript").get_by_text("I need the exact rule").click()
@@ -73,7 +73,7 @@ def test_a_step_is_found_forked_watched_and_compared(
 
 def test_three_repeats_end_in_their_summary(page: Page, server: Served, world: World, model: Model) -> None:
     model.says(say("All the same."))
-    page.goto(server.at(f"/runs/{world.observed}/fork?from=3"))
+    server.show(page, f"/runs/{world.observed}/fork?from=3")
     page.get_by_role("group", name="Repeat").get_by_role("button", name="3").click()
     page.get_by_role("checkbox", name="with control arm").uncheck()
     page.get_by_role("button", name="Run 3 forks").click()
@@ -166,9 +166,9 @@ def test_what_cannot_be_begun_says_why(page: Page, tmp_path: Path) -> None:
     with closing(open_url(db, new_fold=Projector)) as own:
         run = observed_run(own)
     with serving(db) as served:
-        page.goto(served.at(f"/runs/{run}/fork?from=3"))
+        served.show(page, f"/runs/{run}/fork?from=3")
         expect(page.get_by_role("button", name="Run 1 fork")).to_be_disabled()
         expect(page.get_by_text("No endpoint is configured")).to_be_visible()
         code = page.get_by_role("button", name="Own code")
         expect(code).to_be_disabled()
-        expect(code).to_have_attribute("title", re.compile("agentloupe worker"))
+        expect(code).to_have_accessible_description(re.compile("agentloupe worker"))

@@ -3,35 +3,20 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
-import pytest
 from playwright.sync_api import Page, expect
 
+from agentloupe.ports.jobs import Job
 from agentloupe.ports.protocols import Store
 from agentloupe.verbs.instrument import agent
-from tests.e2e.served import AXE, Served
-from tests.e2e.work import Work, jobs_in, make_work, trip_today, worker
+from tests.e2e.served import Served
+from tests.e2e.work import Work, jobs_in, trip_today, worker
 from tests.e2e.world import World
 
 
-@pytest.fixture(scope="session")
-def made() -> dict[str, Work]:
-    """The jobs of this session, once they are made."""
-    return {}
-
-
-@pytest.fixture
-def work(store: Store, world: World, made: dict[str, Work]) -> Work:
-    """The jobs that are looked at."""
-    if "work" not in made:
-        made["work"] = make_work(store, world.observed)
-    return made["work"]
-
-
 def test_a_report_shows_the_first_divergence_from_both_sides(page: Page, server: Served, work: Work) -> None:
-    page.goto(server.at(f"/replays?run={work.run}"))
-    page.get_by_role("link", name="diverged at event 2 of 8").click()
+    server.show(page, f"/replays?run={work.run}")
+    page.locator(f"a[href$='/replays/{work.diverged}']").first.click()
     expect(page.get_by_role("heading", name="Replay, strict")).to_be_visible()
     expect(page.get_by_role("img", name=re.compile("1 agreed · 1 diverged · 6 left over"))).to_be_visible()
     expect(page.get_by_text("Expected, on the tape")).to_be_visible()
@@ -44,7 +29,7 @@ def test_a_report_shows_the_first_divergence_from_both_sides(page: Page, server:
 
 
 def test_a_replay_that_agrees_says_what_was_judged(page: Page, server: Served, work: Work) -> None:
-    page.goto(server.at(f"/replays/{work.passed}"))
+    server.show(page, f"/replays/{work.passed}")
     expect(page.get_by_text("agrees to the end")).to_be_visible()
     expect(page.get_by_text("Control flow: agrees")).to_be_visible()
     expect(page.get_by_text("Content: agrees")).to_be_visible()
@@ -53,7 +38,7 @@ def test_a_replay_that_agrees_says_what_was_judged(page: Page, server: Served, w
 
 
 def test_a_replay_is_started_once_a_worker_has_the_agent(page: Page, server: Served, work: Work, store: Store) -> None:
-    page.goto(server.at(f"/replays?run={work.run}"))
+    server.show(page, f"/replays?run={work.run}")
     start = page.get_by_role("button", name=re.compile("^Replay"))
     expect(start).to_be_disabled()
     expect(page.get_by_text("agentloupe worker tests.e2e.work:trip")).to_be_visible()
@@ -66,13 +51,13 @@ def test_a_replay_is_started_once_a_worker_has_the_agent(page: Page, server: Ser
 
 
 def test_a_job_that_waits_for_code_names_the_command(page: Page, server: Served, work: Work) -> None:
-    page.goto(server.at(f"/jobs/{work.lacking}"))
+    server.show(page, f"/jobs/{work.lacking}")
     expect(page.get_by_text("No worker has the agent nobody.")).to_be_visible()
     expect(page.get_by_text("agentloupe worker tests.e2e.work:trip")).to_be_visible()
 
 
 def test_a_question_is_answered_where_it_is_asked(page: Page, server: Served, work: Work, store: Store) -> None:
-    page.goto(server.at(f"/jobs/{work.waiting}"))
+    server.show(page, f"/jobs/{work.waiting}")
     expect(page.get_by_text('{"city":"Guangzhou"}')).to_be_visible()
     expect(page.get_by_text(re.compile("Nearest: .*Shanghai"))).to_be_visible()
     page.get_by_role("textbox", name="Result as JSON").fill('{"t": 9007199254740993}')
@@ -85,10 +70,10 @@ def test_a_question_is_answered_where_it_is_asked(page: Page, server: Served, wo
 
 
 def test_a_limit_counts_down_and_a_failure_has_a_way_out(page: Page, server: Served, work: Work) -> None:
-    page.goto(server.at("/jobs?status=rate_limited"))
+    server.show(page, "/jobs?status=rate_limited")
     expect(page.get_by_text("Quota for this minute is used up.")).to_be_visible()
     expect(page.get_by_text("goes on in 17 s")).to_be_visible()
-    page.goto(server.at("/jobs?status=failed"))
+    server.show(page, "/jobs?status=failed")
     card = page.get_by_role("article").filter(has_text="the quota of this month is used up")
     expect(card.get_by_text("raise the quota, or name another endpoint")).to_be_visible()
     card.get_by_role("link", name="Fork it again").click()
@@ -96,27 +81,23 @@ def test_a_limit_counts_down_and_a_failure_has_a_way_out(page: Page, server: Ser
 
 
 def test_a_job_is_stopped(page: Page, server: Served, work: Work, store: Store, world: World) -> None:
-    from agentloupe.ports.jobs import Job
-
     job = jobs_in(store).add(
         Job(id="job-to-stop", kind="replay", spec={}, runs=(), parent=world.observed, needs="agent:nobody")
     )
-    page.goto(server.at(f"/jobs/{job.id}"))
+    server.show(page, f"/jobs/{job.id}")
     page.get_by_role("button", name="Stop").click()
     expect(page.get_by_text("cancelled")).to_be_visible()
 
 
 def test_the_list_of_jobs_follows_what_happens(page: Page, server: Served, work: Work, store: Store) -> None:
-    from agentloupe.ports.jobs import Job
-
-    page.goto(server.at("/jobs"))
+    server.show(page, "/jobs")
     expect(page.get_by_text("job-failed").first).to_be_visible()
     jobs_in(store).add(Job(id="job-seen", kind="replay", spec={}, runs=(), parent=work.run, needs="agent:nobody"))
     expect(page.get_by_role("link", name="job-seen")).to_be_visible()
 
 
 def test_settings_say_where_they_come_from_and_keep_the_key(page: Page, server: Served) -> None:
-    page.goto(server.at("/settings"))
+    server.show(page, "/settings")
     expect(page.get_by_text("set in LLM_API_KEY")).to_be_visible()
     row = page.get_by_role("row").filter(has_text="server.max_body")
     expect(row).to_contain_text("LOUPE_SERVER_MAX_BODY")
@@ -129,7 +110,7 @@ def test_settings_say_where_they_come_from_and_keep_the_key(page: Page, server: 
 
 
 def test_commands_lead_to_places_and_runs(page: Page, server: Served, world: World) -> None:
-    page.goto(server.at("/runs"))
+    server.show(page, "/runs")
     expect(page.get_by_role("link", name="Weather watch")).to_be_visible()
     page.keyboard.press("ControlOrMeta+k")
     page.keyboard.type("jobs")
@@ -140,31 +121,3 @@ def test_commands_lead_to_places_and_runs(page: Page, server: Served, world: Wor
     expect(page.get_by_role("option", name=re.compile("Weather watch"))).to_be_visible()
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", level=1)).to_have_text("Weather watch")
-
-
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize(
-    "screen",
-    [
-        "/jobs",
-        "/jobs/{lacking}",
-        "/jobs/{limited}",
-        "/replays",
-        "/replays?run={run}",
-        "/replays/{diverged}",
-        "/settings",
-    ],
-)
-def test_nothing_keeps_a_reader_out(page: Page, server: Served, work: Work, screen: str, theme: str) -> None:
-    if not AXE.is_file():
-        pytest.skip("needs axe-core (make page)")
-    named = {name: getattr(work, name) for name in Work.__dataclass_fields__}
-    page.goto(server.at(screen.format(**named), theme=theme))
-    expect(page.get_by_role("heading", level=1)).to_be_visible()
-    expect(page.locator("[aria-busy=true]")).to_have_count(0)
-    page.evaluate(AXE.read_text())
-    found: list[dict[str, Any]] = page.evaluate("axe.run().then(result => result.violations)")
-    grave = [
-        f"{one['id']}: {one['nodes'][0]['html'][:200]}" for one in found if one["impact"] in {"serious", "critical"}
-    ]
-    assert grave == []

@@ -124,7 +124,7 @@ function Panel({ run, dialog }: PanelProps) {
               {dialog.engines
                 .filter(one => !one.available)
                 .map(one => (
-                  <p key={one.engine} className="note off">
+                  <p key={one.engine} id={`why-not-${one.engine}`} className="note off">
                     {t(`fork.engine.${one.engine}`)}: {one.why_not} {one.command && <code>{one.command}</code>}
                   </p>
                 ))}
@@ -161,6 +161,7 @@ function Engine({ dialog, draft, onChange }: PartProps) {
             type="button"
             aria-pressed={one.engine === draft.engine}
             disabled={!one.available}
+            aria-describedby={one.available ? undefined : `why-not-${one.engine}`}
             onClick={() => onChange({ engine: one.engine })}
           >
             {t(`fork.engine.${one.engine}`)}

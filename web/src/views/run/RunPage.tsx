@@ -41,6 +41,7 @@ export function RunPage() {
   if (run.data) return <Loaded key={id} run={run.data} />;
   return (
     <main className="page">
+      <h1 className="vh">{plain(id)}</h1>
       {run.isError ? (
         <Failure error={run.error} again={() => void run.refetch()} />
       ) : (

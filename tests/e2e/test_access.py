@@ -1,0 +1,62 @@
+"""Nothing on any screen keeps a reader out: axe finds nothing grave, in either theme."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page
+
+from tests.e2e.served import AXE, Served
+from tests.e2e.work import Work
+from tests.e2e.world import World
+
+SCREENS = [
+    "/runs",
+    "/runs?status=interrupted",
+    "/runs/{candidate}",
+    "/runs/{candidate}?tab=diff&side=tree",
+    "/runs/{candidate}?tab=context",
+    "/runs/{observed}?tab=messages&step=3",
+    "/runs/{observed}?tab=raw",
+    "/runs/{nested}?tab=events",
+    "/runs/{failed}",
+    "/runs/{hostile}?tab=messages",
+    "/runs/nobody-knows-it",
+    "/compare?a={observed}&b={candidate}",
+    "/compare",
+    "/summary?run={observed}&run={candidate}&run={control}",
+    "/lineage?run={observed}",
+    "/runs/{observed}/fork?from=3",
+    "/jobs",
+    "/jobs/{waiting}",
+    "/jobs/{lacking}",
+    "/jobs/{limited}",
+    "/replays",
+    "/replays?run={run}",
+    "/replays/{diverged}",
+    "/replays/{passed}",
+    "/settings",
+    "/nowhere",
+]
+
+
+def grave(page: Page, asked: str = "{}") -> list[str]:
+    """What axe finds serious or critical on a page that is shown."""
+    found: list[dict[str, Any]] = page.evaluate(f"axe.run({asked}).then(result => result.violations)")
+    return [
+        f"{one['id']}: {one['nodes'][0]['html'][:200]}" for one in found if one["impact"] in {"serious", "critical"}
+    ]
+
+
+@pytest.mark.parametrize("screen", SCREENS)
+def test_nothing_keeps_a_reader_out(page: Page, server: Served, world: World, work: Work, screen: str) -> None:
+    if not AXE.is_file():
+        pytest.skip("needs axe-core (make page)")
+    runs = {"candidate": world.candidates[0], "control": world.controls[0]}
+    named = {name: getattr(made, name) for made in (world, work) for name in made.__dataclass_fields__}
+    server.show(page, screen.format(**{**named, **runs}), theme="light")
+    page.evaluate(AXE.read_text())
+    assert grave(page) == []
+    page.evaluate("document.documentElement.dataset.theme = 'dark'")
+    assert grave(page, "{runOnly: ['color-contrast', 'link-in-text-block']}") == []
