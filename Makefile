@@ -48,11 +48,11 @@ demo: $(READY)  ## record, replay, fork and compare a real agent (MODEL=scripted
 	@if [[ "$(MODEL)" == local ]]; then $(MAKE) --no-print-directory -s $(VENV)/.local-model; fi
 	@$(BIN)/agentloupe demo $(if $(MODEL),--model $(MODEL)) $(RUN_ARGS)
 
-test: $(READY) built  ## run the tests (TEST=path for one of them)
-	@$(BIN)/python -m pytest -n $(WORKERS) $(TEST) -m "not local_model" --ignore=tests/e2e
+test: $(READY) built  ## run the tests, in a browser too where Chromium is (TEST=path for one of them)
+	@$(BIN)/python -m pytest -n $(WORKERS) $(TEST) -m "not local_model"
 
 test-page: $(READY) built  ## run the tests of the page in a real browser (needs Chromium; says so where it is missing)
-	@LOUPE_BROWSER_REQUIRED=1 $(BIN)/python -m pytest tests/e2e
+	@LOUPE_BROWSER_REQUIRED=1 $(BIN)/python -m pytest -n $(WORKERS) tests/e2e
 
 test-all: $(READY) built $(VENV)/.local-model  ## run the tests, also those with many examples and a real model
 	@HYPOTHESIS_PROFILE=ci $(BIN)/python -m pytest -n $(WORKERS) $(TEST)
