@@ -11,7 +11,7 @@ import io
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from unittest import mock
 
@@ -63,13 +63,15 @@ def help_of(*argv: str) -> str:
 
 def commands_page() -> str:
     """`reference/commands.md`."""
-    from agentloupe.cli.app import VERBS
+    from agentloupe.cli.app import GROUPS, VERBS
 
     parts = [
         f"# Commands\n\n{_MADE}\n\nWhat `--help` says. [Exit codes](exit-codes.md) are the same for all of them.\n",
         f"```text\n{help_of()}\n```\n",
     ]
-    parts += [f"## {verb}\n\n```text\n{help_of(verb)}\n```\n" for verb in VERBS]
+    for verb in VERBS:
+        parts.append(f"## {verb}\n\n```text\n{help_of(verb)}\n```\n")
+        parts += [f"### {verb} {own}\n\n```text\n{help_of(verb, own)}\n```\n" for own in GROUPS.get(verb, ())]
     return "\n".join(parts)
 
 
@@ -103,6 +105,46 @@ def python_page() -> str:
     return "\n".join(parts)
 
 
+_MADE_PART = re.compile(r"(<!-- made: (\w+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    lines = [head, tuple("---" for _ in head), *rows]
+    return "\n" + "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n\n"
+
+
+def _ledger_parts() -> dict[str, str]:
+    """The tables of `reference/ledger.md`, from the code that reads and writes the form."""
+    from agentloupe.engine.ledger.checks import GUARDS, RULES
+    from agentloupe.engine.ledger.reducer import SIGNALS, TABLE
+    from agentloupe.words.ledger import ROWS
+
+    def ticked(names: Iterable[str | None]) -> str:
+        return ", ".join("the beginning" if name is None else f"`{name}`" for name in names)
+
+    kinds = [(f"`{r.kind}`", f"`{r.type}`", r.says, ticked(r.after), ticked(r.needs)) for r in ROWS]
+    checks = [
+        (str(n), f"`{g.name}`", g.proves, "0 and 1" if g.name in RULES[0] else "1") for n, g in enumerate(GUARDS, 1)
+    ]
+    states: list[tuple[str, ...]] = []
+    for signal, moves in TABLE.items():
+        for there in dict.fromkeys(moves.values()):
+            sources = ", ".join(source or "nothing" for source, target in moves.items() if target == there)
+            states.append((SIGNALS[signal], sources, f"`{there}`"))
+    return {
+        "kinds": _table(("kind", "event", "meaning", "may follow, in its call", "its payload needs"), kinds),
+        "checks": _table(("", "check", "proves that", "rules"), checks),
+        "states": _table(("signal", "from", "to"), states),
+    }
+
+
+def ledger_page() -> str:
+    """`reference/ledger.md`, with its tables as they should be."""
+    made = _ledger_parts()
+    text = (DOCS / "reference" / "ledger.md").read_text("utf-8")
+    return _MADE_PART.sub(lambda found: found[1] + made[found[2]] + found[4], text)
+
+
 def undocumented() -> set[str]:
     """Public names that no group lists, and listed ones that are not public."""
     return {name for group in _GROUPS.values() for name in group} ^ (set(loupe.__all__) - {"__version__"})
@@ -117,6 +159,7 @@ def pages(folder: Path) -> Iterator[tuple[Path, str]]:
     """Every generated page with what it should say."""
     yield DOCS / "reference" / "commands.md", commands_page()
     yield DOCS / "reference" / "python.md", python_page()
+    yield DOCS / "reference" / "ledger.md", ledger_page()
     made = reports(folder)
     for page in REPORTING:
         text = page.read_text("utf-8")

@@ -13,7 +13,7 @@ from typing import get_args
 import pytest
 import typer.main
 
-from agentloupe.cli.app import VERBS, _build  # the parser, without running a verb
+from agentloupe.cli.app import GROUPS, VERBS, _build  # the parser, without running a verb
 from agentloupe.cli.app import run as cli_run
 from agentloupe.engine.report import EXIT_CODES, DivergenceKind
 from agentloupe.ports import settings
@@ -72,7 +72,11 @@ def parse(words: list[str]) -> None:
     verb, command, rest = group.resolve_command(context, context._protected_args + context.args)  # type: ignore[attr-defined]
     assert verb in VERBS
     assert command is not None
-    command.make_context(verb, rest, parent=context)
+    inner = command.make_context(verb, rest, parent=context)
+    if verb in GROUPS:
+        own, command, rest = command.resolve_command(inner, inner._protected_args + inner.args)
+        assert own in GROUPS[verb]
+        command.make_context(own, rest, parent=inner)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +89,13 @@ def test_every_command_parses(page: str, words: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [["forks", "last"], ["fork", "last", "--from", "3", "--warmth", "1"], ["list", "-n", "x"]]
+    "words",
+    [
+        ["forks", "last"],
+        ["ledger", "replays", "x"],
+        ["fork", "last", "--from", "3", "--warmth", "1"],
+        ["list", "-n", "x"],
+    ],
 )
 def test_a_command_that_is_none_is_found(words: list[str]) -> None:
     with pytest.raises(Exception, match=r"No such|valid integer"):

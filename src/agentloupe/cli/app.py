@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import wraps
 from importlib import import_module
 from io import TextIOWrapper
@@ -24,7 +24,7 @@ from typer._click.exceptions import (
 from agentloupe.cli.output import Output, fail, harmless
 from agentloupe.words.errors import LoupeError, ReplayMismatch
 
-__all__ = ["VERBS", "run"]
+__all__ = ["GROUPS", "VERBS", "run"]
 
 VERBS: dict[str, str] = {
     "demo": "record, replay, fork and compare a real agent",
@@ -41,6 +41,7 @@ VERBS: dict[str, str] = {
     "verify": "check a recording's numbers, chain and bodies",
     "export": "write a run to a .loupe or .jsonl file",
     "import": "read runs from files",
+    "ledger": "hand a run over as a folder of files, and replay such a folder without code",
     "rebuild": "make the lists anew from the events and say what differed",
     "delete": "delete a run's bodies; its events stay as evidence",
     "prune": "delete old runs",
@@ -48,6 +49,9 @@ VERBS: dict[str, str] = {
     "size": "say how much there is",
 }
 """Every verb with what its line in the overview says."""
+
+GROUPS: dict[str, tuple[str, ...]] = {"ledger": ("replay", "compare", "export", "import")}
+"""Verbs that have verbs of their own."""
 
 EPILOG = """Exit codes: 0 pass or done, 1 diverged or failed check, 2 damaged evidence, 3 could not run or refused, 64 wrong usage.
 
@@ -125,10 +129,21 @@ def _build(argv: list[str]) -> typer.Typer:
         settings = {"ignore_unknown_options": False, "allow_extra_args": False}
         if name == verb:
             module = import_module(f"agentloupe.cli.{name}_" if name == "import" else f"agentloupe.cli.{name}")
-            app.command(name, context_settings=settings)(_ours(module.command))
+            if name in GROUPS:
+                app.add_typer(_group(name, module.COMMANDS, settings), name=name, help=summary)
+            else:
+                app.command(name, context_settings=settings)(_ours(module.command))
         else:
             app.command(name, help=summary)(_not_loaded)
     return app
+
+
+def _group(name: str, commands: Mapping[str, Callable[..., None]], settings: dict[str, bool]) -> typer.Typer:
+    """A verb that has verbs of its own."""
+    group = typer.Typer(name=name, no_args_is_help=True, rich_markup_mode=None)
+    for verb in GROUPS[name]:
+        group.command(verb, context_settings=settings)(_ours(commands[verb]))
+    return group
 
 
 class _Ended(Exception):

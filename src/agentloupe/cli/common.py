@@ -9,8 +9,10 @@ from typing import Annotated
 import typer
 
 from agentloupe.ports.protocols import Store
+from agentloupe.words.errors import UsageError
+from agentloupe.words.event import Head
 
-__all__ = ["AsJson", "Database", "Debug", "RunRef", "opened"]
+__all__ = ["Anchor", "AsJson", "Database", "Debug", "RunRef", "anchor_of", "opened"]
 
 RunRef = Annotated[
     str,
@@ -24,6 +26,12 @@ Database = Annotated[
         metavar="FILE",
         help="The database. Default: LOUPE_DB, or .loupe/loupe.db beside the project.",
         show_default=False,
+    ),
+]
+Anchor = Annotated[
+    str | None,
+    typer.Option(
+        "--anchor", metavar="N:HASH", help="Number and hash of the last event, as noted elsewhere.", show_default=False
     ),
 ]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
@@ -45,3 +53,16 @@ def opened(db: str | None, *, create: bool = False) -> Generator[Store]:
         yield store
     finally:
         store.close()
+
+
+def anchor_of(text: str | None) -> Head | None:
+    """What `--anchor` says. Raises `UsageError`."""
+    if text is None:
+        return None
+    number, _, digest = text.partition(":")
+    if not number.isdecimal() or len(digest) != 64:
+        raise UsageError(
+            f"--anchor {text}: not N:HASH",
+            hint="for instance --anchor 41:<64 hex digits>, as `show RUN --json` gives events and head",
+        )
+    return Head(int(number), digest.lower())

@@ -10,12 +10,11 @@ from typing import Annotated
 
 import typer
 
-from agentloupe.cli.common import AsJson, Database, Debug, opened
+from agentloupe.cli.common import Anchor, AsJson, Database, Debug, anchor_of, opened
 from agentloupe.cli.output import Output, number_of
 from agentloupe.engine.verify import Verification, verify
 from agentloupe.ports.recording import Recording
 from agentloupe.words.errors import Damaged, UsageError, VersionUnknown
-from agentloupe.words.event import Head
 
 
 def command(
@@ -23,12 +22,7 @@ def command(
         str | None, typer.Argument(metavar="RUN|FILE", help="A run, or a .loupe file.", show_default=False)
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="Check every run, and ask the database itself.")] = False,
-    anchor: Annotated[
-        str | None,
-        typer.Option(
-            metavar="N:HASH", help="Number and hash of the last event, as noted elsewhere.", show_default=False
-        ),
-    ] = None,
+    anchor: Anchor = None,
     chain_only: Annotated[bool, typer.Option("--chain-only", help="Check events only, no bodies.")] = False,
     as_json: AsJson = False,
     db: Database = None,
@@ -46,7 +40,7 @@ def command(
     assert run is not None
     try:
         with _found(run, db) as recording:
-            result = verify(recording, bodies=not chain_only, anchor=_anchor(anchor))
+            result = verify(recording, bodies=not chain_only, anchor=anchor_of(anchor))
     except (Damaged, VersionUnknown) as wrong:
         if not as_json:
             raise
@@ -75,18 +69,6 @@ def _found(run: str, db: str | None) -> Generator[Recording]:
 
     with opened(db) as store:
         yield store.recording(resolve(store, run))
-
-
-def _anchor(text: str | None) -> Head | None:
-    if text is None:
-        return None
-    number, _, digest = text.partition(":")
-    if not number.isdecimal() or len(digest) != 64:
-        raise UsageError(
-            f"--anchor {text}: not N:HASH",
-            hint="for instance --anchor 41:<64 hex digits>, as `show RUN --json` gives events and head",
-        )
-    return Head(int(number), digest.lower())
 
 
 def _document(result: Verification) -> dict[str, object]:

@@ -41,7 +41,7 @@ from agentloupe.words.errors import (
 from agentloupe.words.event import Event
 from agentloupe.words.step import Trace
 
-__all__ = ["ImportReport", "RunReport", "export_run", "import_file", "import_files", "load_trace"]
+__all__ = ["ImportReport", "RunReport", "export_run", "import_file", "import_files", "load_trace", "take_sealed"]
 
 _ENDINGS: Mapping[str, Literal["loupe", "jsonl"]] = {".loupe": "loupe", ".jsonl": "jsonl"}
 _LARGEST_SUFFIX = 10_000
@@ -151,7 +151,7 @@ def import_file(
     reports: list[RunReport] = []
     for run in found.runs:
         reports.append(
-            _take_sealed(store, run, rules) if run.sealed is not None else _take_drafts(store, run, renamed, rules)
+            take_sealed(store, run, rules) if run.sealed is not None else _take_drafts(store, run, renamed, rules)
         )
         renamed[run.run_id] = reports[-1].run_id
     return ImportReport(file, found.format, tuple(reports), found.quarantined)
@@ -174,7 +174,8 @@ def import_files(store: Store, paths: Iterable[Path | str], *, keep_secrets: boo
     return reports
 
 
-def _take_sealed(store: Store, run: ImportedRun, rules: Rules) -> RunReport:
+def take_sealed(store: Store, run: ImportedRun, rules: Rules) -> RunReport:
+    """Takes a sealed run over as it is. Raises like `import_file`."""
     sealed = run.sealed
     assert sealed is not None
     if _safe_id(run.run_id) != run.run_id:

@@ -1,0 +1,185 @@
+"""From a recording to the files of a ledger, and back. Both ways through the one table of `words.ledger`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from agentloupe.engine.ledger.checks import Found
+from agentloupe.engine.ledger.terms import CHECKPOINT_FIELDS, budget_of, contract_of, receipts_digest, terms_file
+from agentloupe.engine.verify import verify
+from agentloupe.ports.pack import needs
+from agentloupe.ports.recording import Recording
+from agentloupe.words.canonical import Json, canonical, digest_bytes, digest_parts, dumps, loads
+from agentloupe.words.errors import Corrupt
+from agentloupe.words.event import Event, Head, from_envelope
+from agentloupe.words.ledger import LEDGER_VERSION, envelope_of, line_of, linked, receipt_name
+from agentloupe.words.seal import GENESIS, link
+
+__all__ = ["LedgerFiles", "files_of", "recording_of", "sealed_lines"]
+
+_AT_ONCE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerFiles:
+    """The contents of a folder that is to be written.
+
+    Attributes:
+        head: number and hash of the last line: the anchor, to be kept elsewhere.
+        bodies: lines with their line breaks, or `None` without values.
+    """
+
+    head: Head
+    events: bytes
+    receipts: Mapping[str, bytes]
+    budget: bytes
+    contract: bytes
+    checkpoint: bytes
+    bodies: tuple[bytes, ...] | None
+
+
+def files_of(recording: Recording, *, bodies: bool = True) -> LedgerFiles:
+    """A run as the files of a ledger.
+
+    Raises:
+        Damaged: the recording is not whole: evidence is not handed on as better than it is.
+    """
+    found = verify(recording, bodies=bodies)
+    if not found.ok:
+        raise Corrupt(f"{recording.origin}: {found.head}", reason=found.fault.reason if found.fault else "corrupt")
+    budget, contract = budget_of(recording), contract_of(recording)
+    receipts = dict(_receipts(recording.events))
+    added = _Added(budget, contract, receipts)
+    lines = sealed_lines(line_of(event, added.of(event)) for event in recording.events)
+    values = tuple(_bodies(recording)) if bodies else None
+    return checkpointed(lines, receipts, budget, contract, values, recording.events[-1].hash)
+
+
+def checkpointed(
+    lines: Sequence[Mapping[str, Json]],
+    receipts: Mapping[str, bytes],
+    budget: bytes,
+    contract: bytes,
+    bodies: tuple[bytes, ...] | None,
+    loupe_head: str | None,
+) -> LedgerFiles:
+    """The files, with the checkpoint that holds the number, the head and the digests of all of them."""
+    events = b"".join(dumps(cast("Json", line)) + b"\n" for line in lines)
+    last = lines[-1]
+    said: tuple[Json, ...] = (
+        LEDGER_VERSION,
+        last["run_id"],
+        len(lines),
+        last["hash"],
+        digest_bytes(events),
+        receipts_digest(receipts),
+        digest_bytes(budget),
+        digest_bytes(contract),
+        None if bodies is None else digest_parts(bodies),
+        loupe_head,
+    )
+    checkpoint = terms_file(dict(zip(CHECKPOINT_FIELDS, said, strict=True)))
+    return LedgerFiles(Head(len(lines), str(last["hash"])), events, receipts, budget, contract, checkpoint, bodies)
+
+
+def sealed_lines(lines: Iterable[Mapping[str, Json]]) -> list[dict[str, Json]]:
+    """Lines, linked from the first one on."""
+    before, made = GENESIS, list[dict[str, Json]]()
+    for line in lines:
+        made.append(linked(line, before))
+        before = str(made[-1]["hash"])
+    return made
+
+
+class _Added:
+    """What the payloads of some events hold beyond the events."""
+
+    def __init__(self, budget: bytes, contract: bytes, receipts: Mapping[str, bytes]) -> None:
+        self.first: dict[str, Json] = {"budget_sha256": digest_bytes(budget), "contract_sha256": digest_bytes(contract)}
+        self.receipts = receipts
+
+    def of(self, event: Event) -> Mapping[str, Json] | None:
+        if event.type == "run.started":
+            return self.first
+        if event.type == "tool.finished":
+            return {"receipt_sha256": digest_bytes(self.receipts[receipt_name(event.call_id or "")])}
+        return None
+
+
+def _receipts(events: Iterable[Event]) -> Iterator[tuple[str, bytes]]:
+    """Receipts of the tool calls that finished."""
+    said: dict[str, dict[str, Json]] = {}
+    for event in events:
+        if not event.type.startswith("tool."):
+            continue
+        call = said.setdefault(event.call_id or "", {})
+        call["arguments_digest"] = event.input_digest or call.get("arguments_digest")
+        call |= {name: event.attrs[name] for name in ("external_id", "idempotency_key") if name in event.attrs}
+        if event.type == "tool.finished":
+            receipt = {"run_id": event.run_id, "call_id": event.call_id, "tool": event.name}
+            yield (
+                receipt_name(event.call_id or ""),
+                terms_file({**receipt, "result_digest": event.output_digest, **call}),
+            )
+
+
+def _bodies(recording: Recording) -> Iterator[bytes]:
+    """Every body that the events name, and those that they need, once; some at a time."""
+    seen: set[str] = set()
+    wave: Iterable[str] = (digest for event in recording.events for digest in event.digests())
+    while new := [digest for digest in dict.fromkeys(wave) if digest not in seen]:
+        seen.update(new)
+        following: list[str] = []
+        for start in range(0, len(new), _AT_ONCE):
+            found = recording.get(new[start : start + _AT_ONCE])
+            for digest, data in found.items():
+                following.extend(needs(data))
+                yield b'{"body":"%s","value":%s}\n' % (digest.encode(), data)
+        wave = following
+
+
+# --- back -------------------------------------------------------------------------------------------------------------
+
+
+def recording_of(found: Found, own_bodies: Mapping[str, bytes]) -> Recording:
+    """The recording that a ledger was made of; numbers and hashes are those of the store that it came from.
+
+    Args:
+        found: a sealed ledger that passed all checks.
+        own_bodies: the values of the folder by digest.
+
+    Raises:
+        Corrupt: the events are not those of the run whose head the checkpoint holds (reason `loupe_head`).
+        VersionUnknown: an event has a field or schema that this reader does not know.
+    """
+    bodies = dict(own_bodies)
+    envelopes = [envelope_of(line) for line in found.lines]
+    head = found.checkpoint.get("loupe_head")
+    if head is None:
+        _keep_terms(found, envelopes[0], bodies)
+    events: list[Event] = []
+    before = GENESIS
+    for envelope in envelopes:
+        sealed = link(before, envelope)
+        events.append(from_envelope(envelope, before, sealed))
+        before = sealed
+    if head is not None and head != before:
+        raise Corrupt(f"{found.folder.origin}: the events are not those of the run", reason="loupe_head")
+
+    def get(digests: Sequence[str]) -> Mapping[str, bytes]:
+        return {digest: bodies[digest] for digest in digests if digest in bodies}
+
+    return Recording(events[0].run_id, tuple(events), get, found.folder.origin, Head(len(events), before))
+
+
+def _keep_terms(found: Found, first: dict[str, Json], bodies: dict[str, bytes]) -> None:
+    """A ledger that no store wrote brings terms of its own: they become bodies of the run's first event."""
+    named = dict(cast("Mapping[str, Json]", first.get("bodies") or {}))
+    for label, data in (("budget", found.folder.budget), ("contract", found.folder.contract)):
+        assert data is not None
+        text = canonical(loads(data))
+        bodies[digest_bytes(text)] = text
+        named.setdefault(label, digest_bytes(text))
+    first["bodies"] = named

@@ -1,0 +1,87 @@
+"""Writes the files of a ledger: a whole folder at once, a report beside the evidence, a line behind a torn one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from agentloupe.ports import ambient
+from agentloupe.words.errors import LoupeError, Refused
+from agentloupe.words.ledger import RECEIPTS
+
+__all__ = ["append_text", "write_file", "write_folder"]
+
+
+def write_folder(folder: Path, files: Mapping[str, Iterable[bytes]], receipts: Mapping[str, bytes]) -> int:
+    """Writes a folder, whole or not at all: beside its place first, then renamed. Returns its bytes.
+
+    Raises:
+        Refused: something is there already (reason `exists`).
+        LoupeError: it cannot be written (reason `unwritable`).
+    """
+    if os.path.lexists(folder):
+        raise Refused(f"{folder} is there already", hint="name a folder that is not there yet", reason="exists")
+    beside = folder.with_name(f".{folder.name}.{ambient.random_hex(8)}.part")
+    size = 0
+    try:
+        (beside / RECEIPTS).mkdir(parents=True)
+        for name, data in receipts.items():
+            size += _written(beside / RECEIPTS / name, (data,))
+        for name, parts in files.items():
+            size += _written(beside / name, parts)
+        beside.rename(folder)
+    except OSError as wrong:
+        raise _unwritable(folder, wrong) from wrong
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+    return size
+
+
+def write_file(path: Path, data: bytes) -> None:
+    """Writes a file, whole or not at all; a file or link of that name is replaced, never followed.
+
+    Raises:
+        LoupeError: it cannot be written (reason `unwritable`).
+    """
+    beside = path.with_name(f".{path.name}.{ambient.random_hex(8)}.part")
+    try:
+        _written(beside, (data,))
+        beside.replace(path)
+    except OSError as wrong:
+        raise _unwritable(path, wrong) from wrong
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def append_text(path: Path, line: bytes) -> None:
+    """Appends a line of its own to a log, on disk when it returns. Bytes of a torn line before it stay where they are.
+
+    Raises:
+        LoupeError: it cannot be written (reason `unwritable`).
+    """
+    assert b"\n" not in line
+    try:
+        with path.open("rb+") as file:
+            if file.seek(0, os.SEEK_END):
+                file.seek(-1, os.SEEK_END)
+                torn = file.read(1) != b"\n"
+                line = b"\n" + line if torn else line
+            file.write(line + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as wrong:
+        raise _unwritable(path, wrong) from wrong
+
+
+def _written(path: Path, parts: Iterable[bytes]) -> int:
+    with path.open("xb") as out:
+        out.writelines(parts)
+        out.flush()
+        os.fsync(out.fileno())
+        return out.tell()
+
+
+def _unwritable(path: Path, wrong: OSError) -> LoupeError:
+    return LoupeError(f"{path} cannot be written: {wrong.strerror or wrong}", reason="unwritable")

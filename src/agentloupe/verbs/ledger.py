@@ -1,0 +1,129 @@
+"""Ledgers in and out: replay a folder, salvage a damaged one, hand a run over as files and take it back.
+
+report = replay_folder(Path("incident"))          # the strict reading, and the derived state
+export_ledger(store, "last", Path("incident"))    # a run as a folder
+import_ledger(store, Path("incident"))            # and back, equal
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from agentloupe.engine.ledger.making import LedgerFiles, files_of, recording_of
+from agentloupe.engine.ledger.report import Comparison, LedgerReport, compare, judge, read_report, replay
+from agentloupe.exporters.ledger_folder import write_file, write_folder
+from agentloupe.importers.files import content_of
+from agentloupe.importers.ledger_folder import open_ledger
+from agentloupe.ports.ledger import LedgerFolder
+from agentloupe.ports.protocols import ImportedRun, Store
+from agentloupe.verbs.exchange import RunReport, take_sealed
+from agentloupe.verbs.sessions import rules_of, settings_here
+from agentloupe.words.event import Head
+from agentloupe.words.ledger import BODIES, BUDGET, CHECKPOINT, CONTRACT, EVENTS, LEDGER_VERSION, REPORT
+
+__all__ = ["Exported", "compare_reports", "export_ledger", "import_ledger", "replay_folder"]
+
+
+def replay_folder(
+    folder: Path,
+    *,
+    budget: Path | None = None,
+    rules: int = LEDGER_VERSION,
+    anchor: Head | None = None,
+    output: Path | None = None,
+) -> LedgerReport:
+    """Replays a ledger and writes its report; nothing else is touched, nothing is executed.
+
+    Args:
+        folder: the ledger.
+        budget: its budget, when it lies elsewhere.
+        rules: whose rules hold; 0 are those of plain ledgers.
+        anchor: number and hash of the last event, as known from elsewhere.
+        output: where the report goes; `replay_report.json` in the folder when nothing is said.
+
+    Raises:
+        Corrupt, VersionUnknown: the first fault; no report is written.
+        NotFound, UsageError, LoupeError: the folder cannot be read, or the report not written.
+    """
+    report = replay(open_ledger(folder, budget=budget), rules=rules, anchor=anchor)
+    write_file(output or folder / REPORT, report.document())
+    return report
+
+
+def compare_reports(one: Path, other: Path) -> Comparison:
+    """Compares two reports; a folder stands for the report in it. Raises like `read_report`, and `NotFound`."""
+    return compare(*(_report(path) for path in (one, other)))
+
+
+def _report(path: Path) -> LedgerReport:
+    file = path / REPORT if path.is_dir() else path
+    return read_report(content_of(file), str(file))
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """What was written.
+
+    Attributes:
+        run_id, folder: which run, where to.
+        events, receipts, bodies: how many; `bodies` is `None` where no values were written.
+        bytes: of all files.
+        anchor: number and hash of the last event, to be kept elsewhere.
+    """
+
+    run_id: str
+    folder: Path
+    events: int
+    receipts: int
+    bodies: int | None
+    bytes: int
+    anchor: str
+
+
+def export_ledger(store: Store, run_id: str, folder: Path, *, bodies: bool = True) -> Exported:
+    """Writes a run as a ledger. `bodies=False` leaves the values out: what remains is the flow, with its digests.
+
+    Raises:
+        RunNotFound: there is no such run. Damaged: it is not whole.
+        Refused: something is at the folder's place already. LoupeError: it cannot be written.
+    """
+    recording = store.recording(run_id)
+    files = files_of(recording, bodies=bodies)
+    size = write_files(folder, files)
+    held = None if files.bodies is None else len(files.bodies)
+    anchor = f"{files.head.sequence}:{files.head.hash}"
+    return Exported(run_id, folder, files.head.sequence, len(files.receipts), held, size, anchor)
+
+
+def write_files(folder: Path, files: LedgerFiles) -> int:
+    """Writes a folder; returns its bytes. Raises like `write_folder`."""
+    parts = {EVENTS: (files.events,), BUDGET: (files.budget,), CONTRACT: (files.contract,)}
+    values = {} if files.bodies is None else {BODIES: files.bodies}
+    return write_folder(folder, {**parts, **values, CHECKPOINT: (files.checkpoint,)}, files.receipts)
+
+
+def import_ledger(store: Store, folder: Path, *, budget: Path | None = None, anchor: Head | None = None) -> RunReport:
+    """Takes a sealed ledger over as a run: the events of a run that was exported come back as they were.
+
+    Raises:
+        Corrupt, VersionUnknown: see `replay_folder`. StoreError: another run has its id (reason `exists`).
+    """
+    found = judge(open_ledger(folder, budget=budget), anchor=anchor)
+    recording = recording_of(found, dict(_values(found.folder)))
+    assert found.reducer is not None
+    run = ImportedRun(
+        run_id=recording.run_id,
+        sealed=recording,
+        model_calls=found.reducer.model_calls,
+        tool_calls=found.reducer.tool_calls,
+    )
+    return take_sealed(store, run, rules_of(settings_here()))
+
+
+def _values(folder: LedgerFolder) -> Iterator[tuple[str, bytes]]:
+    """Digests and bytes of the values; their form was proven before."""
+    for line in folder.bodies():
+        digest, _, data = line.removeprefix(b'{"body":"').partition(b'","value":')
+        yield digest.decode("ascii"), data[:-1]
