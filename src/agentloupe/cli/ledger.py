@@ -81,6 +81,35 @@ def compare(
     raise typer.Exit(1 if found.changed else 0)
 
 
+def salvage(
+    folder: Folder,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Where to write what could be read.", show_default=False),
+    ] = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Read what can be read of a damaged log. What it gives is marked partial, and no command takes it for a report.
+
+    Exit code 2: a log that needs a salvage is damaged; 0 when every line of it is whole.
+    Example: agentloupe ledger salvage incident/ -o salvaged.jsonl
+    """
+    from agentloupe.verbs.ledger import salvage_folder
+
+    found = salvage_folder(folder, output)
+    out = Output(as_json)
+    if as_json:
+        out.document(found.head())
+    else:
+        out.line(str(found))
+        for one in found.damage[:20]:
+            out.line(f"line {one.line}, bytes {one.byte} to {one.byte + one.bytes}: {one.said}", style="red")
+        if found.stopped is not None:
+            out.line(f"not read on: {found.stopped}", style="red")
+    raise typer.Exit(2 if found.damage or found.stopped is not None else 0)
+
+
 def export(
     run: RunRef,
     folder: Folder,
@@ -138,6 +167,7 @@ def import_(
 COMMANDS: Mapping[str, Callable[..., None]] = {
     "replay": replay,
     "compare": compare,
+    "salvage": salvage,
     "export": export,
     "import": import_,
 }

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from agentloupe.ports import ambient
 from agentloupe.words.errors import LoupeError, Refused
 from agentloupe.words.ledger import RECEIPTS
 
-__all__ = ["append_text", "write_file", "write_folder"]
+__all__ = ["append_line", "write_file", "write_folder"]
 
 
 def write_folder(folder: Path, files: Mapping[str, Iterable[bytes]], receipts: Mapping[str, bytes]) -> int:
@@ -55,24 +55,37 @@ def write_file(path: Path, data: bytes) -> None:
         beside.unlink(missing_ok=True)
 
 
-def append_text(path: Path, line: bytes) -> None:
+def append_line(path: Path, make: Callable[[bytes], bytes]) -> bytes:
     """Appends a line of its own to a log, on disk when it returns. Bytes of a torn line before it stay where they are.
 
+    Args:
+        path: the log.
+        make: makes the line from what the log holds; nobody else appends meanwhile (where the system has locks).
+
     Raises:
-        LoupeError: it cannot be written (reason `unwritable`).
+        LoupeError: it cannot be written (reason `unwritable`). Also what `make` raises; then nothing was written.
     """
-    assert b"\n" not in line
     try:
-        with path.open("rb+") as file:
-            if file.seek(0, os.SEEK_END):
-                file.seek(-1, os.SEEK_END)
-                torn = file.read(1) != b"\n"
-                line = b"\n" + line if torn else line
-            file.write(line + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
+        with path.open("rb+") as log:
+            _lock(log.fileno())
+            data = log.read()
+            line = make(data)
+            assert b"\n" not in line
+            log.write((b"\n" if data and not data.endswith(b"\n") else b"") + line + b"\n")
+            log.flush()
+            os.fsync(log.fileno())
     except OSError as wrong:
         raise _unwritable(path, wrong) from wrong
+    return line
+
+
+def _lock(file: int) -> None:
+    """Keeps other writers of the log out until the file is closed."""
+    try:
+        from fcntl import LOCK_EX, flock
+    except ImportError:  # where there are no such locks, the log has one writer by agreement
+        return
+    flock(file, LOCK_EX)
 
 
 def _written(path: Path, parts: Iterable[bytes]) -> int:

@@ -7,23 +7,36 @@ import_ledger(store, Path("incident"))            # and back, equal
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from agentloupe.engine.ledger.making import LedgerFiles, files_of, recording_of
 from agentloupe.engine.ledger.report import Comparison, LedgerReport, compare, judge, read_report, replay
-from agentloupe.exporters.ledger_folder import write_file, write_folder
+from agentloupe.engine.ledger.salvage import Salvage, next_line, salvage
+from agentloupe.exporters.ledger_folder import append_line, write_file, write_folder
 from agentloupe.importers.files import content_of
-from agentloupe.importers.ledger_folder import open_ledger
+from agentloupe.importers.ledger_folder import events_file, open_ledger
+from agentloupe.ports import ambient
 from agentloupe.ports.ledger import LedgerFolder
 from agentloupe.ports.protocols import ImportedRun, Store
 from agentloupe.verbs.exchange import RunReport, take_sealed
 from agentloupe.verbs.sessions import rules_of, settings_here
+from agentloupe.words.canonical import Json, loads
+from agentloupe.words.errors import Corrupt, Refused, UsageError
 from agentloupe.words.event import Head
-from agentloupe.words.ledger import BODIES, BUDGET, CHECKPOINT, CONTRACT, EVENTS, LEDGER_VERSION, REPORT
+from agentloupe.words.ledger import BODIES, BUDGET, CHECKPOINT, CONTRACT, EVENTS, KINDS, LEDGER_VERSION, REPORT
 
-__all__ = ["Exported", "compare_reports", "export_ledger", "import_ledger", "replay_folder"]
+__all__ = [
+    "Exported",
+    "append_event",
+    "compare_reports",
+    "export_ledger",
+    "import_ledger",
+    "replay_folder",
+    "salvage_folder",
+]
 
 
 def replay_folder(
@@ -50,6 +63,43 @@ def replay_folder(
     report = replay(open_ledger(folder, budget=budget), rules=rules, anchor=anchor)
     write_file(output or folder / REPORT, report.document())
     return report
+
+
+def salvage_folder(folder: Path, output: Path | None = None) -> Salvage:
+    """Reads what can be read of a damaged ledger's log, and writes it to `output`, marked partial, if that is named.
+
+    Raises:
+        NotFound, UsageError, LoupeError: there is no such log, or the output cannot be written.
+        Refused: the output lies in the folder: evidence is not added to (reason `inside`).
+    """
+    if output is not None and folder.resolve() in output.resolve().parents:
+        raise Refused(f"{output} lies in the ledger", hint="write the salvage somewhere else", reason="inside")
+    found = salvage(events_file(folder))
+    if output is not None:
+        write_file(output, found.document())
+    return found
+
+
+def append_event(folder: Path, kind: str, payload: Mapping[str, Json]) -> Mapping[str, Json]:
+    """Appends an event to a log that no process owns, behind whatever a crash left there; returns its line.
+
+    The checkpoint of the folder is not made anew: a ledger that was damaged is never whole again.
+
+    Raises:
+        UsageError: the kind is none. Corrupt: the log holds nothing that one could go on from.
+        LoupeError: it cannot be written.
+    """
+    if kind not in KINDS:
+        raise UsageError(f"{kind[:60]} is no kind of the ledger")
+
+    def made(data: bytes) -> bytes:
+        try:
+            return next_line(data, kind, payload, ambient.now())
+        except ValueError as wrong:
+            raise Corrupt(f"{folder}: nothing can be appended: {wrong}", reason="append") from wrong
+
+    events_file(folder)  # refuses links and what is too large
+    return cast("Mapping[str, Json]", loads(append_line(folder / EVENTS, made)))
 
 
 def compare_reports(one: Path, other: Path) -> Comparison:
