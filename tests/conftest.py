@@ -89,6 +89,10 @@ def network_attempts() -> Iterator[list[str]]:
 
 # ---------------------------------------------------------------- environment
 
+# Hundreds of tests start a Python of their own, which costs twice as much without the caches of its modules.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
 _PREFIXES = ("LOUPE_", "LLM_", "OPENAI_", "ANTHROPIC_", "AZURE_OPENAI_", "GEMINI_", "MISTRAL_", "OLLAMA_", "OTEL_")
 _SUFFIXES = ("_API_KEY", "_API_TOKEN", "_PROXY", "_proxy")
 _NAMES = frozenset({"NO_COLOR", "FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "COLUMNS", "LINES"})

@@ -1,11 +1,13 @@
-"""Programs that start several runs, of which one is replayed."""
+"""Programs that start several runs, of which one is replayed: in one thread, in several, on one loop, as a whole program."""
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +18,9 @@ from agentloupe.engine.tape import Tape
 from agentloupe.ports import ambient
 from agentloupe.ports.recording import Recording
 from agentloupe.store.memory import MemoryStore
+from agentloupe.verbs.isolated import replay_command
 from agentloupe.verbs.replaying import Wishes, open_tape, run_replayed
+from agentloupe.verbs.running import run_recorded
 from agentloupe.verbs.sessions import RecordOpener
 
 
@@ -102,3 +106,81 @@ def test_one_after_the_other_in_one_thread_the_first_must_be_the_recorded_one() 
     assert (other.kind, other.sequence) == ("input_changed", 1)
     assert other.suggestion is not None
     assert "name its agent" in other.suggestion
+
+
+# --- as whole programs: each of their runs is replayed by `agentloupe replay RUN -- COMMAND` ----------------------------
+
+PROGRAM = """
+import asyncio, sys
+import agentloupe as loupe
+
+@loupe.tool(effect="write")
+def pay(order, before):
+    with open("paid.txt", "a") as out:
+        out.write(order)
+    return {"order": order, "number": len(open("paid.txt").read()), "before": before}
+
+@loupe.agent
+def payer(order, before):
+    return pay(order, before)
+
+@loupe.agent
+async def waiting(order):
+    await asyncio.sleep(0.001)
+    return pay(order, None)
+
+async def both():
+    return await asyncio.gather(waiting("x"), waiting("y"), waiting("z"))
+
+if __name__ == "__main__":
+    before = None
+    for order in ("a", "b", "b", "c"):  # each needs what came of the one before, and two are called alike
+        before = payer(order, before and before["number"] % 1)
+    print(asyncio.run(both()))
+"""
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+    """A folder with a program, and the ids of the seven runs that it started."""
+    folder = tmp_path_factory.mktemp("several")
+    with contextlib.chdir(folder):
+        Path("program.py").write_text(PROGRAM, "utf-8")
+        ran = run_recorded(["program.py"], db="runs.db")
+    assert (ran.code, len(ran.runs)) == (0, 7)
+    return folder, ran.runs
+
+
+def by_the_whole_program(made: tuple[Path, list[str]], nth: int, program: str = "program.py") -> ReplayReport:
+    folder, runs = made
+    with contextlib.chdir(folder):
+        report = replay_command(runs[nth], [program], store="runs.db")
+        assert Path("paid.txt").read_text() == "abbcxyz", "nothing real ran again"
+    return report
+
+
+@pytest.mark.parametrize("nth", range(7))
+def test_any_of_several_is_replayed_by_the_whole_program(made: tuple[Path, list[str]], nth: int) -> None:
+    report = by_the_whole_program(made, nth)
+    assert report.passed, report.text()
+    assert report.consumed == report.events
+    assert not report.unproven
+
+
+def test_a_program_that_takes_another_road_before_says_where(made: tuple[Path, list[str]]) -> None:
+    folder, runs = made
+    (folder / "changed.py").write_text(PROGRAM.replace("return pay(order, before)", "return pay(order + '!', before)"))
+    report = by_the_whole_program(made, 3, "changed.py")
+    assert report.divergence is not None
+    assert (report.verdict, report.divergence.kind, report.divergence.sequence) == ("diverged", "missing", 1)
+    assert runs[0] in str(report.divergence.message)
+    assert "input_changed" in str(report.divergence.message)
+    assert by_the_whole_program(made, 0, "changed.py").verdict == "diverged"
+
+
+def test_a_program_that_leaves_earlier_runs_out_says_so(made: tuple[Path, list[str]]) -> None:
+    folder, runs = made
+    (folder / "fewer.py").write_text(PROGRAM.replace('("a", "b", "b", "c")', '("a", "c")'))
+    report = by_the_whole_program(made, 3, "fewer.py")
+    assert report.passed, report.text()
+    assert f"runs that came before this one, and that it did without: {runs[1]}, {runs[2]}" in report.notes

@@ -42,6 +42,7 @@ from agentloupe.verbs.replaying import (
     shut_off,
 )
 from agentloupe.verbs.replaysession import ReplayOpener
+from agentloupe.verbs.siblings import others_of, replayers_of
 from agentloupe.words.errors import ConfigError, LoupeError, ReplayMismatch, ReplayRefused
 from agentloupe.words.jsontext import Json, dumps, loads
 
@@ -98,7 +99,9 @@ def replay_command(
     opened = open_run(run, store, wishes)
     if isinstance(opened, ReplayReport):
         return opened
-    child = _Child(opened, wishes, environment or {}, network_namespace, patience, timeout)
+    child = _Child(
+        opened, wishes, environment or {}, network_namespace, patience, timeout, others_of(opened, run, store)
+    )
     return child.report(lambda _: words, {}, launched=True)
 
 
@@ -143,6 +146,7 @@ class _Child:
     namespace: bool
     patience: float | None
     timeout: float | None
+    others: Sequence[Recording] = ()
 
     def report(
         self, command: Callable[[Path], list[str]], fields: Mapping[str, Json], *, launched: bool = False
@@ -163,15 +167,13 @@ class _Child:
             return self._read(place / "report.json", code, isolation)
 
     def _spec(self, place: Path) -> dict[str, Json]:
-        from agentloupe.exporters.loupe_file import LoupeFileExporter
-
-        file = place / "recording.loupe"
-        with file.open("wb") as out:
-            LoupeFileExporter().write(iter([self.tape.recording]), out)
+        file = _written(self.tape.recording, place / "recording.loupe")
+        others = [_written(other, place / f"other{i}.loupe") for i, other in enumerate(self.others)]
         expected = read_expected(self.wishes.expect) if self.wishes.expect is not None else None
         until = self.wishes.until_failure
         return {
             "file": str(file),
+            "others": [str(other) for other in others],
             "report": str(place / "report.json"),
             "level": self.wishes.level,
             "expect": None if expected is None else [_entry(entry) for entry in expected],
@@ -226,6 +228,14 @@ class _Child:
         return replace(report, verdict="diverged", divergence=found, levels=levels)
 
 
+def _written(recording: Recording, file: Path) -> Path:
+    from agentloupe.exporters.loupe_file import LoupeFileExporter
+
+    with file.open("wb") as out:
+        LoupeFileExporter().write(iter([recording]), out)
+    return file
+
+
 def _entry(entry: Expected) -> Json:
     from agentloupe.engine.edits import show_path
 
@@ -262,7 +272,9 @@ class ReplayLaunch:
         self.wishes = replace(self.wishes, stopped=self._stopped, gave_up=self._give_up)
         self.replayer = replayer_for(opened, self.wishes)
         quiet_stops()
-        self.opener: Opener = ReplayOpener(self.replayer)
+        files = cast("Sequence[str]", spec.get("others") or ())
+        self._opener = ReplayOpener(self.replayer, [*replayers_of(map(Path, files), self.wishes)])
+        self.opener: Opener = self._opener
 
     def shut(self) -> None:
         """From here to the end of the process nothing gets out."""
@@ -273,7 +285,7 @@ class ReplayLaunch:
     def watch(self) -> None:
         """Ends the program when it stands still for longer than it may."""
         if self._patience is not None:
-            self._watch = Watch(self._patience, lambda: self.replayer.progress, self._stands_still)
+            self._watch = Watch(self._patience, lambda: self._opener.progress, self._stands_still)
             self._watch.start()
 
     def _stands_still(self) -> None:
@@ -285,6 +297,8 @@ class ReplayLaunch:
 
     def ended_unseen(self, session: Session) -> bool:
         """The program left by an exit: the recorded one stands for it, and the parent, who sees the code, compares."""
+        if session.run_id != self.tape.recording.run_id:
+            return False
         self._file.with_name(_UNSEEN).touch()
         last = self.tape.finished
         if last is None or last.attrs.get("error_class") != "SystemExit":
@@ -297,6 +311,7 @@ class ReplayLaunch:
         self._left.close()
         if error is not None and not self.replayer.ended and not isinstance(error, ReplayMismatch):
             self.replayer.notes.append(f"the program raised {raised_at(error)}")
+        self._opener.ended()
         self.write(self.replayer.report())
 
     def write(self, report: ReplayReport) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple, NoReturn
 
@@ -10,7 +11,7 @@ from agentloupe.engine.explain import digest_of
 from agentloupe.engine.privacy import by_name, by_position
 from agentloupe.engine.recorder import status_of
 from agentloupe.engine.replayer import Replayer
-from agentloupe.engine.report import Divergence, DivergenceKind, Side
+from agentloupe.engine.report import Divergence, DivergenceKind, ReplayReport, Side
 from agentloupe.ports import codecs
 from agentloupe.ports.ambient import Caller, caller
 from agentloupe.ports.protocols import Boundary, Opening, Perform
@@ -77,8 +78,9 @@ class ReplaySession:
 
 
 class _Difference(NamedTuple):
-    """How a start is not the recorded one."""
+    """How a start is not that of a recorded run."""
 
+    replayer: Replayer
     kind: DivergenceKind
     opening: Opening
     given: Json
@@ -91,14 +93,17 @@ _OTHERS: Final = "the program starts other runs too; each was stopped where it b
 class ReplayOpener:
     """Answers to the start of the recorded agent, once.
 
-    Any other start in the same process is another run, which is not on the tape: it is stopped where it begins, and has no part
-    in the verdict. Which start is the recorded one is told by name and arguments, since threads start theirs in any order. Where
-    none comes that agrees, the first one that did not is the verdict.
+    Any other start in the same process is another run. Where that was recorded beside this one (`others`), it is replayed
+    too, from its own tape; else it is stopped where it begins, and has no part in the verdict. Which start is which run is
+    told by name and arguments, equal ones in the order in which they were recorded, since threads start theirs in any
+    order. Where none comes that agrees, the first one that did not is the verdict.
     """
 
-    def __init__(self, replayer: Replayer) -> None:
+    def __init__(self, replayer: Replayer, others: Sequence[Replayer] = ()) -> None:
         self.replayer = replayer
         self.opened = False
+        self._waiting = sorted((*others, replayer), key=_nth)
+        self._begun_others: list[Replayer] = []
         self._lock = threading.Lock()
         self._begun = threading.Event()
         self._thread = threading.get_ident()
@@ -107,28 +112,46 @@ class ReplayOpener:
 
     @property
     def whole_schedule(self) -> Schedule | None:
-        """The replay's, where a whole program was recorded; it keeps to that from its first line on."""
-        return self.replayer.schedule if self.replayer.tape.started.attrs.get("whole_program") is True else None
+        """That of the run around the whole program, where there is one; the program keeps to it from its first line on."""
+        whole = (one for one in self._waiting if one.tape.started.attrs.get("whole_program") is True)
+        return next((one.schedule for one in whole), None)
+
+    @property
+    def progress(self) -> int:
+        """How many calls were answered so far, over all runs of the program."""
+        return self.replayer.progress + sum(one.progress for one in self._begun_others)
 
     def open(self, opening: Opening) -> ReplaySession:
         """Compares name and arguments. Raises `ReplayMismatch` where they are not the recorded ones."""
         with self._lock:
-            if self.opened:
+            meant = next((one for one in self._waiting if self._difference(one, opening) is None), None)
+            if meant is None and self.opened:
                 self._another()
-            found = self._difference(opening)
-            awaited = found is not None and self._may_still_come()
+            awaited = meant is None and self._may_still_come()
+            meant = meant or (self.replayer if awaited else self._waiting[0])
+            found = self._difference(meant, opening)
             if found is not None and awaited:
                 self._others.append(found)
             else:
-                self._begin(found)
+                self._begin(meant, found)
         if awaited:
             self._wait_for_it()
-        self._fingerprint(opening)
-        return ReplaySession(self.replayer)
+        self._fingerprint(meant, opening)
+        return ReplaySession(meant)
 
-    def _begin(self, found: _Difference | None) -> None:
-        self.opened = True
-        self._begun.set()
+    def ended(self) -> None:
+        """The program has ended; says which runs it left out that came before this one."""
+        left = [one.tape.recording.run_id for one in self._waiting if _nth(one) < _nth(self.replayer)]
+        if left and self.opened:
+            self.replayer.notes.append(f"runs that came before this one, and that it did without: {', '.join(left)}")
+
+    def _begin(self, meant: Replayer, found: _Difference | None) -> None:
+        self._waiting.remove(meant)
+        if meant is self.replayer:
+            self.opened = True
+            self._begun.set()
+        else:
+            self._begun_others.append(meant)
         if found is not None:
             self._differs(found)
 
@@ -152,37 +175,63 @@ class ReplayOpener:
 
     def _none_agreed(self) -> None:
         with self._lock, suppress(ReplayMismatch):
-            if self._others and not self.opened and not self.replayer.stopped:
-                self._begin(self._others[0])
+            if self.opened or self.replayer.stopped:
+                return
+            first = next((report for one in self._begun_others if not (report := one.report()).passed), None)
+            if first is not None:
+                self.opened = True
+                self._begun.set()
+                raise self.replayer.abandon("diverged", _not_reached(first))
+            if self._others:
+                self._begin(self.replayer, self._others[0])
 
-    def _difference(self, opening: Opening) -> _Difference | None:
-        tape = self.replayer.tape
-        recorded = tape.started
-        if self.replayer.settings.scrub(opening.agent) != recorded.name:
-            return _Difference("name_changed", opening, None, caller())
-        given = by_position(
-            self.replayer.settings.scrub(by_name(opening.arguments, opening.parameters)), opening.parameters
-        )
+    def _difference(self, replayer: Replayer, opening: Opening) -> _Difference | None:
+        recorded = replayer.tape.started
+        if replayer.settings.scrub(opening.agent) != recorded.name:
+            return _Difference(replayer, "name_changed", opening, None, caller())
+        given = by_position(replayer.settings.scrub(by_name(opening.arguments, opening.parameters)), opening.parameters)
         if recorded.input_digest is None:
             wrong = Damaged("sequence 1 has no arguments", reason="no_input")
             found = Divergence(kind="corrupt", sequence=1, message=str(wrong), reason=wrong.reason)
-            raise self.replayer.abandon("damaged", found)
-        if not self.replayer.equal(recorded.input_digest, given):
-            return _Difference("input_changed", opening, given, caller())
+            raise replayer.abandon("damaged", found)
+        if not replayer.equal(recorded.input_digest, given):
+            return _Difference(replayer, "input_changed", opening, given, caller())
         return None
 
-    def _fingerprint(self, opening: Opening) -> None:
+    def _fingerprint(self, replayer: Replayer, opening: Opening) -> None:
         """Other code is information, not a difference."""
-        known = self.replayer.snapshot()
+        known = replayer.snapshot()
         before = known.get("source_digest")
         if isinstance(before, str) and opening.source_digest is not None and before != opening.source_digest:
-            self.replayer.notes.append(f"the source of the agent {opening.agent!r} has changed since it was recorded")
+            replayer.notes.append(f"the source of the agent {opening.agent!r} has changed since it was recorded")
 
     def _differs(self, found: _Difference) -> None:
-        kind, opening, given, line = found
-        recorded = self.replayer.tape.started
-        was = self.replayer.value_or_none(recorded.input_digest) if kind == "input_changed" else None
+        replayer, kind, opening, given, line = found
+        recorded = replayer.tape.started
+        was = replayer.value_or_none(recorded.input_digest) if kind == "input_changed" else None
         actual = Side(
             kind="agent", name=opening.agent, digest=digest_of(given) if kind == "input_changed" else None, value=given
         )
-        self.replayer.differs_at_start(kind, was, actual, line)
+        replayer.differs_at_start(kind, was, actual, line)
+
+
+def _nth(replayer: Replayer) -> int:
+    """Which of its program's runs it was."""
+    said = replayer.tape.started.attrs.get("nth")
+    return said if isinstance(said, int) else 0
+
+
+def _not_reached(report: ReplayReport) -> Divergence:
+    """The program did not come to the run that is replayed, since an earlier one went another way."""
+    found = report.divergence
+    how = (
+        f"{found.kind} at event {found.sequence}: {found.message}"
+        if found is not None
+        else "it did not come to its end"
+    )
+    return Divergence(
+        kind="missing",
+        sequence=1,
+        message=f"the program did not come to this run: an earlier one, {report.run_id}, did not agree ({how})",
+        suggestion=f"replay that one first: agentloupe replay {report.run_id}",
+    )

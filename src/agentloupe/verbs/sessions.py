@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import itertools
 import logging
 import os
 import threading
@@ -165,6 +166,8 @@ class RecordOpener:
         self._strict = strict
         self._settings = settings
         self._argv = argv
+        self._program = ambient.random_hex(8)
+        self._begun = itertools.count()
 
     def open(self, opening: Opening) -> Session:
         """Begins a recording. For want of a store nothing is recorded, which is said once.
@@ -211,6 +214,8 @@ class RecordOpener:
             facts |= {"schedule": schedule.mode, "hash_salt": schedule.salt}
         if opening.schedule is not None:
             facts["whole_program"] = True
+        # A program that starts several runs is replayed as a whole: then the others are looked for by these.
+        facts |= {"program": self._program, "nth": next(self._begun)}
         known = {"task_id": task_id, "entry": opening.entry}
         facts.update({label: value for label, value in known.items() if value is not None})
         if self._argv is not None:
