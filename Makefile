@@ -34,7 +34,7 @@ $(VENV)/bin/python:
 	@$(PYTHON) -m venv $(VENV) || { echo "make: no virtual environment could be made. On Debian and Ubuntu: apt-get install python3-venv" >&2; rm -rf $(VENV); exit 3; }
 
 $(READY): $(VENV)/bin/python requirements/dev.txt pyproject.toml
-	@echo "setup: installing $$(grep -c '^[a-z]' requirements/dev.txt) pinned packages (half a minute the first time)"
+	@echo "setup: installing $$(grep -c '^[a-z]' requirements/dev.txt) pinned packages (the first time it takes some minutes)"
 	@$(PIP) install --require-hashes -r requirements/dev.txt
 	@$(PIP) install --no-deps --no-build-isolation -e .
 	@touch $@

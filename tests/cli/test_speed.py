@@ -40,11 +40,12 @@ def test_help_of_a_verb_loads_nothing_heavy(verb: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [["list"], ["show", "last"], ["list", "--json"], ["compare", "last", "last~1"]], ids=" ".join
+    "words", [["list"], ["show", "last"], ["list", "--cost"], ["compare", "last", "last~1"]], ids=" ".join
 )
 def test_looking_never_loads_a_model_client(db: Path, words: list[str]) -> None:
     assert loaded(*words) & {"openai", "anthropic", "xllamacpp"} == set()
 
 
-def test_verify_needs_no_prices(db: Path) -> None:
-    assert loaded("verify", "last") & (HEAVY - {"sqlite3"}) == set()
+@pytest.mark.parametrize("words", [["verify", "last"], ["list"]], ids=" ".join)
+def test_what_asks_for_no_cost_needs_no_prices(db: Path, words: list[str]) -> None:
+    assert loaded(*words) & (HEAVY - {"sqlite3"}) == set()

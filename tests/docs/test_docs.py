@@ -142,6 +142,14 @@ def test_examples_run(page: Path, workdir: Path, monkeypatch: pytest.MonkeyPatch
         runpy.run_path(str(script), run_name="__main__")
 
 
+def test_the_first_script_says_what_it_lacks(workdir: Path) -> None:
+    script = workdir / "my_agent.py"
+    script.write_text("".join(_RUNS.findall((DOCS / "start.md").read_text("utf-8"))), "utf-8")
+    with pytest.raises(SystemExit, match="set LLM_BASE_URL and LLM_MODEL first"):
+        runpy.run_path(str(script), run_name="__main__")
+    assert not (workdir / ".loupe").exists()
+
+
 SCRIPTS = [
     (name_of(page), name, source)
     for page in ALL

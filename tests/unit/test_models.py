@@ -11,7 +11,7 @@ import pytest
 import agentloupe as loupe
 from agentloupe.cli import main
 from agentloupe.ports.settings import load
-from agentloupe.providers.loopback import serve
+from agentloupe.providers.loopback import HttpReply, serve
 from agentloupe.verbs.forking import fork
 from agentloupe.words.errors import ConfigError, ForkRefused, UsageError
 from tests.dialect_support import FORMS, QUESTION, Dialects, agent_of
@@ -117,3 +117,27 @@ def test_a_dialect_that_is_none_is_said(server: Dialects, workdir: Path, monkeyp
     monkeypatch.setenv("LLM_DIALECT", "french")
     with pytest.raises(ConfigError, match="LLM_DIALECT must be one of"):
         fork(run_id, from_step=1, control=False)
+
+
+def test_a_form_that_nobody_speaks_is_named_with_what_to_configure(server: Dialects, workdir: Path) -> None:
+    run_id = recorded(server, "anthropic")
+    configure(workdir, server, one={"base_url": "URL", "dialect": "chat"})
+    with pytest.raises(ForkRefused, match=r"form 'anthropic'.*one speaks chat") as refused:
+        fork(run_id, from_step=1, control=False)
+    assert 'dialect = "anthropic"' in str(refused.value.hint)
+    with pytest.raises(ForkRefused, match="this model speaks 'chat'") as other:
+        fork(run_id, from_step=1, control=False, endpoint="one")
+    assert 'dialect = "anthropic", --endpoint NAME' in str(other.value.hint)
+    assert server.paths == []
+
+
+def test_an_address_that_knows_no_such_form_is_told_apart_from_a_wrong_model(
+    server: Dialects, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_id = recorded(server, "anthropic")
+    with serve(lambda _: HttpReply(404, b'{"error": {"message": "no such path"}}')) as openai_only:
+        monkeypatch.setenv("LLM_BASE_URL", f"{openai_only.url}/v1")
+        assert main(["fork", run_id, "--from", "1"]) != 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert "asked was in the form 'anthropic', at /messages" in said
+    assert 'dialect = "anthropic"' in said

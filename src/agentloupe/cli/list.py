@@ -10,7 +10,7 @@ from agentloupe.cli.common import AsJson, Database, Debug, opened
 from agentloupe.cli.output import Output, harmless
 from agentloupe.cli.views import cost_text, counts_text, run_json, status_style, tokens_text
 from agentloupe.importers.times import bound
-from agentloupe.verbs.pricing import priced_run
+from agentloupe.ports.protocols import Store
 from agentloupe.words.errors import StoreError, UsageError
 from agentloupe.words.run import STATUSES, Run, RunFilter
 
@@ -32,11 +32,14 @@ def command(
     until: Annotated[str | None, typer.Option(metavar="TIME", help="Only runs that started before this time.")] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="At most this many runs.")] = 50,
     offset: Annotated[int, typer.Option(min=0, help="Leave out this many of the newest.")] = 0,
+    cost: Annotated[
+        bool, typer.Option("--cost", help="Also what each run cost; reads its steps and the prices.")
+    ] = False,
     as_json: AsJson = False,
     db: Database = None,
     debug: Debug = False,
 ) -> None:
-    """List runs, newest first.
+    """List runs, newest first. With --json and without --cost, costs are null.
 
     Example: agentloupe list --tag fork -n 10
     """
@@ -58,7 +61,8 @@ def command(
     out = Output(as_json)
     try:
         with opened(db) as store:
-            runs = [priced_run(store, run) for run in store.runs(wanted)]
+            runs = store.runs(wanted)
+            runs = _priced(store, runs) if cost else runs
             total = store.count(wanted)
     except StoreError as absent:
         if absent.reason != "missing" or db is not None:
@@ -76,7 +80,7 @@ def command(
             )
         )
     else:
-        _table(out, runs)
+        _table(out, runs, cost=cost)
         if offset + len(runs) < total or offset:
             out.line(f"{offset + 1} to {offset + len(runs)} of {total}")
 
@@ -90,7 +94,13 @@ def _bound(option: str, text: str | None) -> str | None:
         raise UsageError(f"{option} {text}: {wrong}", hint="for instance 2026-03-29T02:30:00+01:00") from wrong
 
 
-def _table(out: Output, runs: list[Run]) -> None:
+def _priced(store: Store, runs: list[Run]) -> list[Run]:
+    from agentloupe.verbs.pricing import priced_run
+
+    return [priced_run(store, run) for run in runs]
+
+
+def _table(out: Output, runs: list[Run], *, cost: bool) -> None:
     from rich.table import Table
     from rich.text import Text
 
@@ -103,7 +113,7 @@ def _table(out: Output, runs: list[Run]) -> None:
         ("started (UTC)", False),
         ("steps", True),
         ("tokens", False),
-        ("cost", True),
+        *((("cost", True),) if cost else ()),
         ("fork of", False),
         ("answered by", False),
     ):
@@ -123,7 +133,7 @@ def _table(out: Output, runs: list[Run]) -> None:
             run.started_at[:19].replace("T", " "),
             str(run.step_count),
             tokens_text(run.total_input_tokens, run.total_output_tokens, run.usage_complete),
-            cost_text(run.cost, run.cost_complete),
+            *((cost_text(run.cost, run.cost_complete),) if cost else ()),
             harmless(fork),
             counts_text(run) + label,
         )

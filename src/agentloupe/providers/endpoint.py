@@ -121,7 +121,7 @@ class Endpoint:
         status, headers, body = self._exchange(dumps(asked), query if isinstance(query, dict) else {})
         tries: list[Json] = [{"status": status, "started_ms": 0.0, "ms": round(monotonic_ms() - began, 3)}]
         if status >= 400:
-            raise _refused(status, headers, self._without_key(body))
+            raise _refused(status, headers, self._without_key(body), self.dialect)
         response = self._read(status, body)
         facts: dict[str, Json] = {**response_facts(response), "provider": self.provider, "tries": tries}
         request_id = headers.get("x-request-id") or headers.get("request-id")
@@ -234,7 +234,15 @@ _ABOUT = {
 }
 
 
-def _refused(status: int, headers: Mapping[str, str], body: bytes) -> ModelRefused:
+def _unspoken(dialect: Form) -> str:
+    """What to do where an address is not known that only some providers have."""
+    return (
+        f"asked was in the form {dialect!r}, at {_PATHS[dialect]}: is that spoken there? If not, name an endpoint where it is"
+        f' (LLM_BASE_URL with its /v1, or --endpoint NAME with dialect = "{dialect}"); else check the model\'s name'
+    )
+
+
+def _refused(status: int, headers: Mapping[str, str], body: bytes, dialect: Form | None = None) -> ModelRefused:
     """One line: the status, what the provider says, the parameter it names. The whole body stands beside."""
     try:
         value: object = json.loads(body)
@@ -247,6 +255,8 @@ def _refused(status: int, headers: Mapping[str, str], body: bytes) -> ModelRefus
         if kind is QuotaExhausted
         else f"wait {wait:g} s"
         if wait is not None
+        else _unspoken(dialect)
+        if status in (404, 405) and dialect not in (None, "chat")
         else _ABOUT.get(status, "the server failed" if status >= 500 else None)
     )
     said = _said(value)

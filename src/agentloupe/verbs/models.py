@@ -59,11 +59,15 @@ def chosen_endpoint(name: str | None, form: Form) -> Chosen:
     if len(fitting) == 1:
         return _configured(fitting[0])
     several = f"say which: --endpoint {' or '.join(sorted(known))}"
-    raise ForkRefused(
-        "no model is set: nobody can be asked",
-        hint=several if fitting else "set LLM_BASE_URL and LLM_MODEL (also in .env), or give a provider",
-        reason="no_model",
-    )
+    unset = "set LLM_BASE_URL and LLM_MODEL (also in .env), or give a provider"
+    if known and not fitting:
+        others = ", ".join(f"{one} speaks {known[one].dialect}" for one in sorted(known))
+        raise ForkRefused(
+            f"the step was asked in the form {form!r}, and no configured endpoint speaks it ({others})",
+            hint=f'add [endpoints.NAME] with dialect = "{form}", {unset}',
+            reason="no_model",
+        )
+    raise ForkRefused("no model is set: nobody can be asked", hint=several if fitting else unset, reason="no_model")
 
 
 def _configured(where: EndpointSettings) -> Chosen:
@@ -97,7 +101,7 @@ def model_behind(provider: Provider | Model, form: Form, beta: Json, pace: Pace)
     if model.dialect not in (None, form):
         raise ForkRefused(
             f"the step was asked in the form {form!r}, and this model speaks {model.dialect!r}",
-            hint="give an endpoint of that form, or fork with the agent's own code",
+            hint=f'give an endpoint of that form (dialect = "{form}", --endpoint NAME), or fork with the agent\'s own code',
             reason="other_form",
         )
     return model
