@@ -148,6 +148,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
         Path("program.py").write_text(PROGRAM, "utf-8")
         ran = run_recorded(["program.py"], db="runs.db")
     assert (ran.code, len(ran.runs)) == (0, 7)
+    (folder / "paid.txt").rename(folder / "paid.recorded")
     return folder, ran.runs
 
 
@@ -155,7 +156,7 @@ def by_the_whole_program(made: tuple[Path, list[str]], nth: int, program: str = 
     folder, runs = made
     with contextlib.chdir(folder):
         report = replay_command(runs[nth], [program], store="runs.db")
-        assert Path("paid.txt").read_text() == "abbcxyz", "nothing real ran again"
+        assert not Path("paid.txt").exists(), "nothing real ran again"
     return report
 
 
