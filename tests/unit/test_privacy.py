@@ -16,9 +16,19 @@ from hypothesis import strategies as st
 
 from agentloupe.engine import privacy
 from agentloupe.engine.credentials import cookie_text, field_rule
-from agentloupe.engine.privacy import NO_RULES, Rules, Scrubbed, by_name, by_position, rules_from, scrub_text
+from agentloupe.engine.privacy import (
+    NO_RULES,
+    Rules,
+    Scrubbed,
+    by_name,
+    by_position,
+    nothing_new_in,
+    rules_from,
+    scrub_text,
+)
 from agentloupe.engine.scrubber import Found, Scrubber
 from agentloupe.ports import codecs
+from agentloupe.ports.pack import Packer
 
 RULES = Rules()
 
@@ -408,3 +418,77 @@ def test_a_request_that_grows_is_scanned_once() -> None:
         patch.setattr(Scrubber, "_text", counting)
         scrub({"messages": copy.deepcopy(messages)}, RULES)
     assert [text for text in seen if " " in text] == ["only this one is new"]
+
+
+TEXT = "sk-proj-" + "a1b2c3d4" * 4
+ITEMS = st.sampled_from(
+    [
+        {"role": "user", "content": "what is the weather in the city of Hangzhou " * 12},
+        {"role": "user", "content": f"my key is {TEXT}"},
+        {"role": "user", "content": "my key is [removed:api-key]"},
+        {"role": "tool", "content": '{"password": "hunter22"}'},
+        {"role": "user", "token": "a-secret-of-mine", "content": None},
+        "Authorization",
+        "two words",
+    ]
+)
+RESTS = st.sampled_from([{"model": "m"}, {"model": "m", "seed": None}, {"model": "m", "api_key": TEXT}])
+LIST_NAMES = st.sampled_from(["messages", "input", "system"])
+RULE_SETS = st.sampled_from([RULES, NO_RULES, Rules(fields=("messages",)), Rules(patterns={"odd": "("})])
+
+
+@given(RULE_SETS, LIST_NAMES, st.lists(st.tuples(RESTS, st.integers(0, 6), st.lists(ITEMS, max_size=3)), max_size=8))
+def test_a_request_is_clean_at_a_glance_only_where_nothing_is_removed(rules: Rules, name: str, steps: Any) -> None:
+    packer = Packer()
+    items: list[Any] = []
+    for rest, keep, new in steps:
+        items = copy.deepcopy(items[:keep] + new if keep < 6 else items + new)
+        request = {**rest, name: items}
+        look = packer.look(request)
+        clean = scrub(request, rules).value
+        if nothing_new_in(look, rules):
+            assert clean is request
+        elif clean is not request:
+            look = packer.look(clean)  # type: ignore[arg-type]  # an object stays one
+        packer.tell(look)
+
+
+def _texts_looked_at(request: Any, packer: Packer, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    seen: list[str] = []
+    original = Scrubber._text
+
+    def counting(self: Scrubber, text: str, found: Found, depth: int) -> str:
+        seen.append(text)
+        return original(self, text, found, depth)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Scrubber, "_text", counting)
+        look = packer.look(request)
+        assert nothing_new_in(look, RULES)
+    packer.tell(look)
+    return [text for text in seen if " " in text]
+
+
+def test_of_a_request_that_goes_on_only_what_is_new_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    packer = Packer()
+    messages = [{"role": "user", "content": f"text {i} of a talk " * 20} for i in range(30)]
+    tools = [{"name": "a tool", "description": "says what the weather is " * 20}]
+    _texts_looked_at({"model": "m", "messages": messages, "tools": tools}, packer, monkeypatch)
+    RULES.scrubber._clean.clear()
+    grown = [*copy.deepcopy(messages), {"role": "user", "content": "only this is new"}]
+    request = {"model": "m", "messages": grown, "tools": copy.deepcopy(tools)}
+    assert _texts_looked_at(request, packer, monkeypatch) == ["only this is new"]
+
+
+def test_what_was_taken_over_from_another_run_is_looked_at_by_the_rules_of_this_one() -> None:
+    packer, bodies = Packer(), dict[str, bytes]()
+    request: Any = {
+        "model": "m",
+        "messages": [{"role": "user", "content": f"the codeword is {i} " * 20} for i in range(9)],
+    }
+    packed = packer.pack(request, shared_lists=True)
+    bodies.update((body.digest, body.data) for body in packed.bodies)
+    own = Packer()
+    assert own.adopt(packed.digest, lambda wanted: {digest: bodies[digest] for digest in wanted}) == request
+    assert nothing_new_in(own.look(request), RULES)
+    assert not nothing_new_in(own.look(request), Rules(patterns={"codeword": "codeword is (?P<s>[0-9])"}))

@@ -20,6 +20,7 @@ from typing import NamedTuple
 from agentloupe.engine.credentials import BUILT_IN, mark
 from agentloupe.engine.scrubber import Found, Scrubber
 from agentloupe.engine.streamscrubber import StreamScrubber
+from agentloupe.ports.pack import Look
 from agentloupe.words.call import Call
 from agentloupe.words.canonical import digest
 from agentloupe.words.jsontext import Json
@@ -32,6 +33,7 @@ __all__ = [
     "by_name",
     "by_position",
     "named",
+    "nothing_new_in",
     "rules_from",
     "scrub",
     "scrub_text",
@@ -122,6 +124,22 @@ def scrub(value: Json, rules: Rules) -> Scrubbed:
     if clean is value:
         return Scrubbed(value)
     return Scrubbed(clean, tuple(f"${path}" for path in found.removed), tuple(f"${path}" for path in found.withheld))
+
+
+def nothing_new_in(look: Look, rules: Rules) -> bool:
+    """Whether nothing is removed from a request, of which only what is new is looked at.
+
+    What it shares with earlier requests was stored, so it was clean. `False` says nothing: `scrub` knows. Never raises.
+    """
+    scrubber = rules.scrubber
+    try:
+        if any(scrubber.means_something(name) for name in look.lists):
+            return False
+        if look.known is None and scrubber.scrub(look.rest, Found()) is not look.rest:
+            return False
+        return all(scrubber.goes_on_clean(items, first) for items, first in look.news())
+    except Exception:  # noqa: BLE001  # see scrub
+        return False
 
 
 def scrub_text(text: str, rules: Rules) -> str:

@@ -18,11 +18,11 @@ from typing import cast
 import orjson
 
 from agentloupe.engine.book import Book
-from agentloupe.engine.privacy import Rules, Scrubbed, by_name, by_position, scrub, scrub_text
+from agentloupe.engine.privacy import Rules, Scrubbed, by_name, by_position, nothing_new_in, scrub, scrub_text
 from agentloupe.engine.streaming import Arriving, facts_of_stream, status_of_stream
 from agentloupe.engine.toolwatch import SeenResult, ToolWatch
 from agentloupe.ports import ambient, codecs
-from agentloupe.ports.pack import Packer
+from agentloupe.ports.pack import Look, Packer
 from agentloupe.ports.protocols import Perform, RunWriter
 from agentloupe.ports.schedule import plain
 from agentloupe.ports.schedule.core import Schedule
@@ -40,6 +40,7 @@ _log = logging.getLogger("agentloupe")
 _RANK: tuple[Coverage, ...] = ("full", "control_flow", "limited_replay", "trace_only", "lossy")
 _NOTES = 20
 _NAMES = 1000
+_ATTRS = 8
 FROM_MESSAGES = "from_messages"
 """Provenance of a tool step that nobody saw run: a later request's messages told its result."""
 _SAID = frozenset({"state", "check"})  # said by the program, not done: they take no time
@@ -170,6 +171,7 @@ class Recorder:
         self._writes: dict[tuple[str, str], int] = {}
         self._said: set[str] = set()
         self._names: dict[str, str] = {}
+        self._clean_before: tuple[Attrs, ...] = ()
         self._over = False
         self._detached = False
         self._going_on: dict[str, Perform] = {}
@@ -504,11 +506,11 @@ class Recorder:
     def _clean_call(self, call: Call) -> Call:
         """The call with its input and its facts without secrets; the very same when there are none."""
         clean = self._scrubbed(by_name(call.input, call.parameters), f"arguments of {call.name}")
-        attrs = self._clean_facts(call.attrs)
-        if clean.removed:
-            attrs["removed"] = list[Json](clean.removed)
-        if not clean.removed and attrs == call.attrs:
+        attrs = self._clean_attrs(call.attrs)
+        if not clean.removed and attrs is call.attrs:
             return call
+        if clean.removed:
+            attrs = {**attrs, "removed": list[Json](clean.removed)}
         return replace(call, input=by_position(clean.value, call.parameters), attrs=attrs)
 
     def _open(self, turn: _Turn, perform: Perform) -> None:
@@ -525,24 +527,38 @@ class Recorder:
         if "not_recorded" in call.attrs:
             why = call.attrs["not_recorded"]
             self._covered.lower("limited_replay", f"{call.name} passed without a record ({why})")
-        turn.call = call = self._clean_call(call)
+        asks = call.kind == "llm"
+        if not asks:
+            turn.call = call = self._clean_call(call)
         with self._lock:
+            look = self._looked(turn) if asks else None
+            call = turn.call
             if isinstance(turn, _TurnAgain):
                 self._asked_again(turn, call)
                 self._going_on[turn.place.call_id] = perform
                 return
-            entry = self._asked(turn, call) if call.kind == "llm" else self._opened(turn, call, perform)
+            entry = self._asked(turn, look) if asks else self._opened(turn, call, perform)
             turn.recorded = self._book.append(entry, hold=call.effect != "write") if entry.drafts else True
             self._going_on[turn.place.call_id] = perform
             if not turn.recorded and call.effect == "write":
                 self._not_durable(turn, entry)
         self._check_book()
 
-    def _asked(self, turn: _Turn, call: Call) -> Entry:
+    def _looked(self, turn: _Turn) -> Look | None:
+        """Takes secrets out of a model call, looking at what is new in its request; how that goes on from earlier ones."""
+        call = turn.call
+        look = self._scribe.packer.look(call.input) if isinstance(call.input, dict) else None
+        if look is not None and nothing_new_in(look, self.rules) and self._clean_attrs(call.attrs) is call.attrs:
+            return look
+        turn.call = call = self._clean_call(call)
+        return self._scribe.packer.look(call.input) if isinstance(call.input, dict) else None
+
+    def _asked(self, turn: _Turn, look: Look | None) -> Entry:
+        call = turn.call
         self.model_calls += 1
         for n, seen in enumerate(self._watch.requested(call.input)):
             self._book.append(self._from_messages(seen, turn.place, n))
-        entry, turn.key = self._scribe.asked(call, turn.place, ambient.now())
+        entry, turn.key = self._scribe.asked(call, look, turn.place, ambient.now())
         return entry
 
     def _opened(self, turn: _Turn, call: Call, perform: Perform) -> Entry:
@@ -654,6 +670,17 @@ class Recorder:
             value = next(iter(named.value.values())) if isinstance(named.value, dict) else None
             return Scrubbed(value, ("$",) if named.removed else ())
         return Scrubbed(output) if call.kind in _PLAIN_READS else self._scrubbed(output, f"result of {call.name}")
+
+    def _clean_attrs(self, attrs: Attrs) -> Attrs:
+        """Facts known before a call, without secrets; the very same when there are none. Most calls say the same."""
+        if attrs in self._clean_before:
+            return attrs
+        clean = self._clean_facts(attrs)
+        if clean != attrs:
+            return clean
+        if not any(isinstance(value, dict | list) for value in attrs.values()):  # those may be edited behind our back
+            self._clean_before = (dict(attrs), *self._clean_before[: _ATTRS - 1])
+        return attrs
 
     def _clean_facts(self, facts: Attrs) -> dict[str, Json]:
         clean = scrub(dict(facts), self.rules).value if facts else None

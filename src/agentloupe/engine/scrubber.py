@@ -81,6 +81,10 @@ class Scrubber:
         """The value without credentials; the very same when there were none. What was removed is added to `found`."""
         return self._value(value, found, 0)
 
+    def goes_on_clean(self, items: list[Json], first: int) -> bool:
+        """Whether nothing is removed from a list of a request, where that is known of its first elements."""
+        return self._elements(items, first, None, Found(), _OF_A_REQUEST) is items
+
     def text(self, text: str) -> str:
         """A text without credentials; nothing is remembered of it, so that it may be a part that will never come again."""
         if len(text) < _SHORTEST or is_opaque(text):

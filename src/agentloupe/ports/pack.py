@@ -35,9 +35,9 @@ from agentloupe.words.canonical import (
     loads,
     request_key,
 )
-from agentloupe.words.jsontext import Known, begun, quoted, trusted
+from agentloupe.words.jsontext import Begun, Known, begun, quoted, trusted
 
-__all__ = ["APART", "MARKS", "Body", "Packed", "Packer", "needs", "unpack"]
+__all__ = ["APART", "MARKS", "Body", "Look", "Packed", "Packer", "needs", "unpack"]
 
 APART: Final = 2048
 """Bytes of text above which a value inside another one gets a body of its own."""
@@ -56,6 +56,7 @@ _UNPACK_BYTES = 1 << 30  # of text read for one value: a small hostile file can 
 _MARK = re.compile(rb'\{"\$(?:ref|list|esc)":')
 _REF = re.compile(rb'\{"\$ref":"([0-9a-f]{64})"\}')
 _LIST = b'{"$list":{'
+_LISTS = frozenset(SHARED_LISTS)
 
 
 class Body(NamedTuple):
@@ -98,13 +99,21 @@ class _Whole(NamedTuple):
 
 
 class _Known(Known):
-    """A list that was packed before."""
+    """A list that was packed before.
 
-    __slots__ = ("_at", "_hex", "_texts", "hash", "link")
+    Attributes:
+        link: its body.
+        mark: what stands for it in a request.
+        looked_at: whether whoever packs looked at all of it; not where it was taken over.
+    """
+
+    __slots__ = ("_at", "_hex", "_texts", "hash", "link", "looked_at", "mark")
 
     def __init__(self, whole: _Whole, link: _Link, texts: list[bytes] | None = None) -> None:
         super().__init__(whole.text, len(whole.items), whole.nulls)
         self.link = link
+        self.looked_at = True
+        self.mark = b'{"$ref":"%s"}' % link.digest.encode()
         self.hash = whole.hash
         self._hex = ""
         self._texts = texts
@@ -145,6 +154,34 @@ class _Rest(NamedTuple):
     parts: Mapping[str, bytes]
 
 
+_Begun = tuple[list[Json], Begun[_Known]]
+
+
+class Look(NamedTuple):
+    """How a request goes on from earlier ones, see `Packer.look`.
+
+    Attributes:
+        value: the request.
+        lists: its `SHARED_LISTS`, each with the known list that it begins with.
+        rest: what it says beside them.
+        text: the text of the rest; `None` where it has to be made with care.
+        known: how the same rest was told before.
+    """
+
+    value: dict[str, Json]
+    lists: Mapping[str, _Begun]
+    rest: dict[str, Json]
+    text: bytes | None
+    known: _Rest | None
+
+    def news(self) -> Iterator[tuple[list[Json], int]]:
+        """The lists that say something new, and how many of their items an earlier list began with."""
+        for items, found in self.lists.values():
+            first = found.known.count if found.known is not None and found.known.looked_at else 0
+            if first < len(items):
+                yield items, first
+
+
 class Packer:
     """Packs the values of one run. Remembers what it gave out, so its bodies must all be stored. Not thread-safe."""
 
@@ -178,21 +215,36 @@ class Packer:
 
         The key is that of `canonical.key_of`: both need to know how a list goes on, and look once. Raises like `pack`.
         """
+        return self.tell(self.look(value))
+
+    def look(self, value: dict[str, Json]) -> Look:
+        """How a model request goes on from earlier ones. Nothing is made yet, so that what is new can be looked at first."""
+        lists: dict[str, _Begun] = {}
+        rest: dict[str, Json] = {}
+        for name, item in value.items():
+            if name in _LISTS and item.__class__ is list:
+                items = cast("list[Json]", item)
+                lists[name] = items, begun(items, self._known.get(name, ()))
+            else:
+                rest[name] = item
+        text = trusted(rest)
+        return Look(value, lists, rest, text, None if text is None else self._rests.get(text))
+
+    def tell(self, look: Look) -> tuple[Packed, str]:
+        """See `request`. No other request may have been packed since `look`."""
+        value = look.value
         if _is_mark(value):
             return self.pack(value), key_of("llm", "", value)
         self._new = []
         known = dict(self._known)
         try:
-            lists = {name: item for name in SHARED_LISTS if isinstance(item := value.get(name), list)}
-            rest = self._rest({name: item for name, item in value.items() if name not in lists})
-            told: dict[str, bytes] = {}
-            digests: dict[str, str] = {}
-            for name, items in lists.items():
-                text, digests[name] = self._list(name, items)
-                told[name] = b"%s:%s" % (_name(name), text)
-            parts = rest.parts
-            members = [told[name] if name in told else parts[name] for name in value]
-            digest = self._body(b"{%s}" % b",".join(members))
+            rest = look.known or self._rest(look)
+            parts, digests = dict(rest.parts), dict[str, str]()
+            for name, (items, found) in look.lists.items():
+                text, digests[name] = self._list(name, items, found)
+                parts[name] = b"%s:%s" % (_name(name), text)
+            inside = b",".join([parts[name] for name in value]) if look.lists else b",".join(parts.values())
+            digest = self._body(b"{%s}" % inside)
         except Exception:
             self._take_back(known)
             raise
@@ -225,7 +277,9 @@ class Packer:
                 mark, items = root.get(name), value.get(name)
                 if isinstance(mark, dict) and isinstance(items, list) and isinstance(of := mark.get("$ref"), str):
                     whole = _Whole(items, dumps(items), nulls=True, hash=hashed(map(canonical, items)))
-                    self._put(name, _Known(whole, _chain(of, texts)), None)
+                    known = _Known(whole, _chain(of, texts))
+                    known.looked_at = False
+                    self._put(name, known, None)
         return value
 
     # --- values ---
@@ -261,25 +315,23 @@ class Packer:
 
     # --- lists that grow ---
 
-    def _rest(self, value: dict[str, Json]) -> _Rest:
-        """A request without its lists; most requests of a run have the same one."""
-        text = trusted(value)
-        known = None if text is None else self._rests.get(text)
-        if known is None:
-            sorted_text, text = both_forms(value)
-            known = _Rest(
-                sorted_text, {name: b"%s:%s" % (_name(name), self._part(item, _LEVELS)) for name, item in value.items()}
-            )
-            if len(self._rests) >= _RESTS:
-                self._rests.clear()
-            if len(text) <= APART:
-                self._rests[text] = known
+    def _rest(self, look: Look) -> _Rest:
+        """A request without its lists that is new; most requests of a run have the same one."""
+        sorted_text, text = both_forms(look.rest)
+        known = _Rest(
+            sorted_text,
+            {name: b"%s:%s" % (_name(name), self._part(item, _LEVELS)) for name, item in look.rest.items()},
+        )
+        if len(self._rests) >= _RESTS:
+            self._rests.clear()
+        if look.text == text and len(text) <= APART:
+            self._rests[text] = known
         return known
 
-    def _list(self, name: str, items: list[Json]) -> tuple[bytes, str]:
+    def _list(self, name: str, items: list[Json], found: Begun[_Known]) -> tuple[bytes, str]:
         """What stands for a list in its request, and the list's digest."""
+        text, before, nulls = found
         known = self._known.get(name, [])
-        text, before, nulls = begun(items, known)
         if text is None:
             text = dumps(items)
         if before is not None and before.count == len(items):
@@ -298,7 +350,7 @@ class Packer:
             else:
                 made = self._continue(before, before.count, self._parts_of(new, own), whole)
         self._put(name, made, before)
-        return b'{"$ref":"%s"}' % made.link.digest.encode(), made.hex
+        return made.mark, made.hex
 
     def _parts_of(self, items: list[Json], text: bytes) -> bytes:
         """What stands for some items inside a body, with commas between them. `text`: their plain text, the same way."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from agentloupe.ports.ambient import Place, new_event_id
-from agentloupe.ports.pack import Body, Packer
+from agentloupe.ports.pack import Body, Look, Packer
 from agentloupe.ports.protocols import Durability
 from agentloupe.words.call import NO_ATTRS, Attrs, Call, Outcome
 from agentloupe.words.canonical import Json, key_of
@@ -121,12 +121,12 @@ class Scribe:
         draft = self._draft("run.finished", at, span_id=self.root_span, output_digest=digest, attrs=attrs)
         return Entry((draft,), tuple(bodies), "full")
 
-    def asked(self, call: Call, where: Place, at: str) -> tuple[Entry, str]:
-        """`opened` of a model call, with the key of its request: both come from one look at it."""
-        if not isinstance(call.input, dict):
+    def asked(self, call: Call, look: Look | None, where: Place, at: str) -> tuple[Entry, str]:
+        """`opened` of a model call, with the key of its request: both come from one look at it (`packer.look`)."""
+        if look is None:
             key = key_of(call.kind, call.name, call.input)
             return self.opened(call, where, key, at), key
-        packed, key = self.packer.request(call.input)
+        packed, key = self.packer.tell(look)
         draft = self._of(
             call, where, "model.requested", at, input_key=key, input_digest=packed.digest, attrs=call.attrs
         )
