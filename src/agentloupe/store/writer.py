@@ -190,7 +190,8 @@ class SqliteWriter:
 
     def _commit(self, drafts: Sequence[Draft], bodies: Sequence[Body], size: int, *, waits: bool, full: bool) -> None:
         """Lets these drafts and those in memory survive the process. On an error none of them is written."""
-        self._db.same_file()
+        if full or not self._spooled:  # within 50 ms they are settled, which looks too
+            self._db.same_file()
         sealed = seal_drafts(self.run_id, self._head, [*self._drafts, *drafts] if self._drafts else drafts)
         new = [*self._bodies, *bodies]
         last = bool(drafts) and drafts[-1].type in _LAST
