@@ -29,7 +29,7 @@ def test_a_changed_prompt_is_forked_watched_and_compared(
     expect(page.get_by_text("issue_refund is not run, whatever happens.")).to_be_visible()
     expect(page.get_by_text("Nothing is changed yet")).to_be_visible()
     edited(page, NEW_PROMPT)
-    expect(page.get_by_role("complementary").get_by_text("system_prompt")).to_be_visible()
+    expect(page.get_by_role("complementary").get_by_text("system prompt", exact=True)).to_be_visible()
     page.get_by_role("button", name=re.compile("Run 1 fork")).click()
     expect(page).to_have_url(re.compile("/compare"), timeout=60_000)
     expect(page.get_by_role("status").get_by_text(re.compile("miss(es)? in B"))).to_be_visible()
@@ -45,12 +45,15 @@ def test_a_draft_waits_in_its_tab_and_is_reverted(page: Page, server: Served, wo
     server.show(page, f"/runs/{world.observed}/fork?from=3")
     edited(page, "Another prompt.")
     page.get_by_label("Temperature").fill("0.7")
-    expect(page.get_by_text("system_prompt, temperature")).to_be_visible()
+    beside = page.get_by_role("complementary")
+    expect(beside.get_by_text("system prompt", exact=True)).to_be_visible()
     page.keyboard.press("Escape")
     server.show(page, f"/runs/{world.observed}/fork?from=3")
-    expect(page.get_by_text("system_prompt, temperature")).to_be_visible()
+    expect(beside.get_by_text("system prompt", exact=True)).to_be_visible()
+    expect(beside.get_by_text("temperature = 0.7")).to_be_visible()
     page.get_by_role("button", name="Revert").click()
-    expect(page.get_by_role("complementary").get_by_text("temperature", exact=True)).to_be_visible()
+    expect(beside.get_by_text("system prompt", exact=True)).to_have_count(0)
+    expect(beside.get_by_text("temperature = 0.7")).to_be_visible()
 
 
 def test_a_person_answers_what_was_never_recorded(page: Page, server: Served, world: World, store: Store) -> None:

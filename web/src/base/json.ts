@@ -11,6 +11,31 @@ function exact(digits: string): number | bigint {
   return /^-?\d+$/.test(digits) && !isSafeNumber(digits) ? BigInt(digits) : Number(digits);
 }
 
+/** Where a text stops being JSON. Lines and columns are counted from 1. */
+export interface JsonFault {
+  readonly line: number;
+  readonly column: number;
+  /** What the reader of JSON says, without the place. */
+  readonly said: string;
+}
+
+/** The first fault of a text that should be JSON, or null. A name that stands twice in an object is one too. */
+export function jsonFault(text: string): JsonFault | null {
+  try {
+    parse(text, null, { parseNumber: exact });
+    return null;
+  } catch (error) {
+    const said = error instanceof Error ? error.message : String(error);
+    const position = Number(/at position (\d+)/.exec(said)?.[1] ?? text.length);
+    const before = text.slice(0, position).split('\n');
+    return {
+      line: before.length,
+      column: (before.at(-1)?.length ?? 0) + 1,
+      said: said.replace(/ at position \d+$/, ''),
+    };
+  }
+}
+
 /** Values as JSON text, bigints as the digits that they are. */
 export function jsonText(value: unknown, indent?: number): string {
   return stringify(value, undefined, indent) ?? 'null';

@@ -1,65 +1,216 @@
 import { describe, expect, it } from 'vitest';
 import type { ForkDialog } from '../api/types';
-import { bodyOf, changes, EMPTY, messagesIn, messageText, sound } from './draft';
+import { answers, bodyOf, changes, type Draft, EMPTY, lineCount, problems } from './draft';
+import { editable, messagesIn, newTool, recordedParameter, restOf, toolsAreNamed } from './request';
 
-const REQUEST =
-  '{"messages":[{"role":"system","content":"Be brief."},{"role":"user","content":"Hi","id":9007199254740993}]}';
-const dialog = { from_step: 3, request: REQUEST, system_prompt: 'Be brief.' } as ForkDialog;
+const WEATHER = { type: 'function', function: { name: 'get_weather', parameters: { type: 'object' } } };
+const REQUEST = `{"model":"m","max_completion_tokens":50,"tool_choice":"auto","metadata":{"a.b":1},
+  "messages":[{"role":"system","content":"Be brief."},{"role":"user","content":"Hi","id":9007199254740993}],
+  "tools":[${JSON.stringify(WEATHER)}]}`;
+const dialog = {
+  from_step: 3,
+  request: REQUEST,
+  form: 'chat',
+  system_prompt: 'Be brief.',
+  tools: [
+    { name: 'calc', effect: 'pure' },
+    { name: 'look', effect: 'read' },
+  ],
+  live_known: [{ name: 'calc', reason: 'arithmetic only' }],
+} as unknown as ForkDialog;
 
-describe('a draft', () => {
-  it('sends nothing that was not changed', () => {
-    const body = bodyOf({ ...EMPTY, prompt: 'Be brief.', parameters: { temperature: ' ' }, limits: {} }, dialog);
-    expect(body).toMatchObject({
-      overrides: {},
-      live_tools: false,
-      tools: {},
-      limits: {},
-      endpoint: null,
-      from_step: 3,
-    });
+const overridesOf = (draft: Partial<Draft>) => bodyOf({ ...EMPTY, ...draft }, dialog)['overrides'];
+const faults = (draft: Partial<Draft>) =>
+  problems({ ...EMPTY, ...draft }, dialog).map(({ part, which, fault }) => [
+    part,
+    which,
+    typeof fault === 'string' ? fault : `${fault.line}:${fault.column}`,
+  ]);
+
+describe('what is sent of a draft', () => {
+  it('is nothing but the place where nothing was changed', () => {
+    const typed = { prompt: 'Be brief.', parameters: { temperature: ' ' }, limits: { max_steps: '12' } };
+    expect(bodyOf({ ...EMPTY, ...typed }, dialog)).toEqual({ from_step: 3, engine: 'generic', overrides: {} });
   });
 
-  it('sends what was', () => {
-    const draft = { ...EMPTY, prompt: '', parameters: { model: 'other', temperature: '0.7', seed: '7' } };
-    expect(bodyOf(draft, dialog)).toMatchObject({
-      overrides: { system_prompt: '', model: 'other', temperature: 0.7, seed: 7 },
-      limits: { max_steps: 12 },
-    });
-    expect(changes(draft, dialog)).toEqual(['system_prompt', 'model', 'temperature', 'seed']);
-  });
-
-  it('keeps every digit of a message that it changes, and leaves out one that only looks different', () => {
-    const [system, user] = messagesIn(REQUEST);
-    const text = messageText(user).replace('Hi', 'Ho');
-    const draft = { ...EMPTY, messages: { 0: messageText(system), 1: text } };
-    const { overrides } = bodyOf(draft, dialog) as { overrides: { messages: unknown[] } };
-    expect(overrides.messages).toEqual([
-      { index: 1, op: 'set', message: { role: 'user', content: 'Ho', id: 9007199254740993n } },
-    ]);
-  });
-
-  it('is not sound while a message is no JSON', () => {
-    expect(sound({ ...EMPTY, messages: { 1: '{' } })).toBe(false);
-    expect(sound(EMPTY)).toBe(true);
-    expect(bodyOf({ ...EMPTY, messages: { 1: '{' } }, dialog)).toMatchObject({ overrides: {} });
-  });
-
-  it('runs nothing live unless live is on, and then says why', () => {
+  it('is what was changed', () => {
     const draft = {
       ...EMPTY,
-      policies: { calc: 'live', mail: 'human', look: 'cassette' },
-      reasons: { calc: 'no effect ' },
+      prompt: '',
+      parameters: { model: 'other', temperature: '0.7', seed: '7' },
+      onMiss: 'abort',
     };
-    expect(bodyOf(draft, dialog)).toMatchObject({ live_tools: false, tools: { mail: 'human' } });
-    expect(bodyOf({ ...draft, live: true }, dialog)).toMatchObject({
-      live_tools: [{ name: 'calc', reason: 'no effect' }],
-      tools: { mail: 'human' },
+    expect(bodyOf(draft as Draft, dialog)).toEqual({
+      from_step: 3,
+      engine: 'generic',
+      overrides: { system_prompt: '', model: 'other', temperature: 0.7, seed: 7 },
+      on_miss: 'abort',
     });
   });
 
-  it('sends money as the text that was typed', () => {
+  it('keeps every digit of a message, and leaves out one that only looks different', () => {
+    const [system, user] = messagesIn(REQUEST);
+    const draft = { messages: { 0: `${editable(system)}\n`, 1: editable(user).replace('Hi', 'Ho') } };
+    expect(overridesOf(draft)).toEqual({
+      messages: [{ index: 1, op: 'set', message: { role: 'user', content: 'Ho', id: 9007199254740993n } }],
+    });
+  });
+
+  it('takes messages out and puts new ones in, the last of several at one place first', () => {
+    const draft = {
+      messages: { 1: '{"role":"user","content":"edited, then taken out"}' },
+      removed: [1],
+      added: [
+        { at: 2, text: '{"role":"user","content":"first"}' },
+        { at: 2, text: '{"role":"user","content":"second"}' },
+      ],
+    };
+    expect(overridesOf(draft)).toEqual({
+      messages: [
+        { index: 1, op: 'remove' },
+        { index: 2, op: 'insert', message: { role: 'user', content: 'second' } },
+        { index: 2, op: 'insert', message: { role: 'user', content: 'first' } },
+      ],
+    });
+  });
+
+  it('sets, adds and takes out tools by name', () => {
+    const changed = editable(WEATHER).replace('"object"', '"string"');
+    expect(overridesOf({ tools: { get_weather: changed }, addedTools: [editable(newTool('chat'))] })).toEqual({
+      tools: [
+        { op: 'set', name: 'get_weather', definition: JSON.parse(changed) },
+        { op: 'add', name: 'new_tool', definition: newTool('chat') },
+      ],
+    });
+    expect(overridesOf({ tools: { get_weather: changed }, removedTools: ['get_weather'] })).toEqual({
+      tools: [{ op: 'remove', name: 'get_weather' }],
+    });
+    expect(overridesOf({ tools: { get_weather: editable(WEATHER) } })).toEqual({});
+  });
+
+  it('has the members of the rest that differ, and paths of those that are gone', () => {
+    expect(Object.keys(restOf(REQUEST, 'chat'))).toEqual(['tool_choice', 'metadata']);
+    expect(overridesOf({ rest: '{"tool_choice": "none", "metadata": {"a.b": 1}, "logprobs": true}' })).toEqual({
+      extra: { tool_choice: 'none', logprobs: true },
+    });
+    expect(overridesOf({ rest: '{"tool_choice": "auto"}' })).toEqual({ unset_paths: ['metadata'] });
+    const odd = { ...dialog, request: '{"messages":[],"a.b":1}' };
+    expect(bodyOf({ ...EMPTY, rest: '{}' }, odd)['overrides']).toEqual({ unset_paths: ['["a.b"]'] });
+  });
+
+  it('has results of recorded steps by their step', () => {
+    expect(overridesOf({ results: { 1: '"-20 °C"', 4: '{"n": 9007199254740993}' } })).toEqual({
+      tool_results: { 1: '-20 °C', 4: { n: 9007199254740993n } },
+    });
+  });
+
+  it('runs nothing live unless the switch is on; stubs carry their JSON', () => {
+    const draft: Draft = {
+      ...EMPTY,
+      policies: { calc: 'live', look: 'live', mail: 'human', note: 'stub', pay: 'stub', other: 'cassette' },
+      reasons: { look: ' to see ' },
+      meant: ['look'],
+      stubs: { pay: ' {"ok": true} ' },
+    };
+    const tools = { mail: 'human', note: 'stub', pay: 'stub:{"ok": true}' };
+    expect(bodyOf(draft, dialog)).toEqual({ from_step: 3, engine: 'generic', overrides: {}, tools });
+    expect(bodyOf({ ...draft, live: true }, dialog)).toMatchObject({
+      live_tools: [{ name: 'calc' }, { name: 'look', reason: 'to see', read: true }],
+      tools,
+    });
+    expect(answers({ ...draft, live: true }).map(([name]) => name)).toEqual(['calc', 'look', 'mail', 'note', 'pay']);
+  });
+
+  it('has controls where they are not what repeats bring by themselves', () => {
+    expect(bodyOf({ ...EMPTY, repeat: 3, control: true }, dialog)).toMatchObject({ repeat: 3 });
+    expect(bodyOf({ ...EMPTY, repeat: 3, control: true }, dialog)).not.toHaveProperty('control');
+    expect(bodyOf({ ...EMPTY, repeat: 3 }, dialog)).toMatchObject({ control: false });
+    expect(bodyOf({ ...EMPTY, control: true }, dialog)).toMatchObject({ control: true });
+  });
+
+  it('has money as the text that was typed', () => {
     expect(bodyOf({ ...EMPTY, limits: { max_cost: '0.20', max_seconds: '120' } }, dialog)).toMatchObject({
       limits: { max_cost: '0.20', max_seconds: 120 },
     });
+  });
+});
+
+describe('what is wrong with a draft', () => {
+  it('is nothing at first', () => expect(faults({})).toEqual([]));
+
+  it('names line and column of what is no JSON, and sends none of it', () => {
+    const draft = { messages: { 1: '{\n  "role": user\n}' }, results: { 2: '{"a":1' }, rest: '[]' };
+    expect(faults(draft)).toEqual([
+      ['message', '1', '2:11'],
+      ['rest', '', 'fork.bad.object'],
+      ['result', '2', '1:7'],
+    ]);
+    expect(overridesOf(draft)).toEqual({});
+  });
+
+  it('is a tool without a name, with another one, or with one that is taken', () => {
+    const other = editable(WEATHER).replace('get_weather', 'other');
+    expect(faults({ tools: { get_weather: other }, addedTools: ['{}', editable(WEATHER)] })).toEqual([
+      ['tool', 'get_weather', 'fork.bad.renamed'],
+      ['tool', '+1', 'fork.bad.unnamed'],
+      ['tool', '+2', 'fork.bad.twice'],
+    ]);
+    expect(faults({ removedTools: ['get_weather'], addedTools: [editable(WEATHER)] })).toEqual([]);
+  });
+
+  it('is a number out of its range', () => {
+    const parameters = { temperature: '2.1', top_p: '-1', seed: '1.5', max_tokens: '0' };
+    expect(faults({ parameters, limits: { max_cost: 'much' } }).map(([part, which]) => `${part} ${which}`)).toEqual([
+      'parameter temperature',
+      'parameter top_p',
+      'parameter seed',
+      'parameter max_tokens',
+      'limit max_cost',
+    ]);
+  });
+
+  it('is a live tool without a reason, or one that reads and was not meant to', () => {
+    const draft = { live: true, policies: { calc: 'live', look: 'live' } };
+    expect(faults(draft)).toEqual([
+      ['reason', 'look', 'fork.bad.reason'],
+      ['meant', 'look', 'fork.bad.meant'],
+    ]);
+    expect(faults({ ...draft, reasons: { look: 'to see' }, meant: ['look'] })).toEqual([]);
+  });
+
+  it('is a stub that is no JSON', () => {
+    expect(faults({ policies: { pay: 'stub' }, stubs: { pay: '{' } })).toEqual([['stub', 'pay', '1:2']]);
+  });
+});
+
+describe('what a draft changes, for people', () => {
+  it('names each thing once', () => {
+    const draft = { ...EMPTY, prompt: 'x', parameters: { model: 'other' }, results: { 2: '1' }, removed: [1] };
+    expect(changes(draft, dialog)).toEqual([
+      { word: 'override.system_prompt', which: '' },
+      { word: 'fork.change.remove', which: '1' },
+      { word: 'override.parameter', which: 'model = other' },
+      { word: 'fork.change.result', which: '2' },
+    ]);
+  });
+
+  it('counts lines', () => {
+    expect(lineCount('a\nb\nb', 'a\nb\nc\nd')).toEqual({ added: 2, removed: 1 });
+    expect(lineCount('a', 'a')).toEqual({ added: 0, removed: 0 });
+  });
+});
+
+describe('a recorded request', () => {
+  it('has parameters under the names that providers use', () => {
+    expect(recordedParameter(REQUEST, 'max_tokens')).toBe(50);
+    expect(recordedParameter(REQUEST, 'temperature')).toBeUndefined();
+  });
+
+  it('has tools to edit one by one only where each has a name of its own', () => {
+    expect(toolsAreNamed(REQUEST, 'chat')).toBe(true);
+    expect(toolsAreNamed('{"tools":[{"type":"web_search"}]}', 'responses')).toBe(false);
+    expect(toolsAreNamed('{"tools":[{"name":"a"},{"name":"a"}]}', 'anthropic')).toBe(false);
+    expect(toolsAreNamed(REQUEST, 'gemini')).toBe(false);
+    expect(Object.keys(restOf(REQUEST, 'gemini'))).toContain('tools');
   });
 });

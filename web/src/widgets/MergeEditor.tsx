@@ -1,4 +1,5 @@
 import { defaultKeymap, history, historyKeymap } from '@codemirror/commands';
+import { json } from '@codemirror/lang-json';
 import { goToNextChunk, goToPreviousChunk, MergeView } from '@codemirror/merge';
 import { EditorState } from '@codemirror/state';
 import { EditorView, keymap, lineNumbers } from '@codemirror/view';
@@ -9,6 +10,7 @@ interface MergeEditorProps {
   readonly original: string;
   readonly text: string;
   readonly labels: readonly [string, string];
+  readonly json?: boolean;
   readonly onChange: (text: string) => void;
 }
 
@@ -25,7 +27,7 @@ const COLOURS = EditorView.theme({
 });
 
 /** A text beside what was recorded: left stays, right is edited. Alt with the arrows goes from change to change. */
-export default function MergeEditor({ original, text, labels, onChange }: MergeEditorProps) {
+export default function MergeEditor({ original, text, labels, json: isJson = false, onChange }: MergeEditorProps) {
   const host = useRef<HTMLDivElement>(null);
   const first = useRef(text);
   const tell = useRef(onChange);
@@ -36,7 +38,7 @@ export default function MergeEditor({ original, text, labels, onChange }: MergeE
   useEffect(() => {
     if (!host.current) return;
     const root = host.current.shadowRoot ?? host.current.attachShadow({ mode: 'open' });
-    const common = [LOOK, COLOURS, lineNumbers()];
+    const common = [LOOK, COLOURS, lineNumbers(), ...(isJson ? [json()] : [])];
     const view = new MergeView({
       parent: root,
       root,
@@ -64,6 +66,6 @@ export default function MergeEditor({ original, text, labels, onChange }: MergeE
       },
     });
     return () => view.destroy();
-  }, [original, left, right]);
+  }, [original, left, right, isJson]);
   return <div className="editor" ref={host} />;
 }

@@ -102,6 +102,8 @@ def _tools(steps: Sequence[Step], request: Mapping[str, Json]) -> list[dict[str,
     for name in dict.fromkeys((*told, *(step.name for step in called))):
         mine = [step for step in called if step.name == name]
         effect = next((step.effect for step in mine if step.effect and not step.attrs.get("effect_unstated")), None)
+        if effect is None and name in BUILT_IN:
+            effect = "pure"  # the server has this tool itself, and knows what it does
         locked = effect in (None, "write")
         reason = None
         if locked:

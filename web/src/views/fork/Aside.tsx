@@ -1,16 +1,17 @@
 import { useMutation, useQuery } from '@tanstack/react-query';
 import { useNavigate } from '@tanstack/react-router';
 import { type ReactNode, useDeferredValue, useEffect, useState } from 'react';
-import { path, send } from '../../api/client';
+import { ApiError, path, send } from '../../api/client';
 import type { Estimated, ForkDialog, Forked, RunDetail } from '../../api/types';
 import { dollars } from '../../base/format';
 import { jsonText } from '../../base/json';
 import { useKeys } from '../../base/keys';
 import { useWords } from '../../base/words';
-import { bodyOf, changes, type Draft, sound } from '../../model/draft';
+import { answers, bodyOf, changes, type Draft, lineCount, liveOf, type Problem, problems } from '../../model/draft';
 import { Icon, type Sign } from '../../widgets/Icon';
 import { Failure } from '../../widgets/states';
-import { Kbd } from '../../widgets/text';
+import { Command, Kbd, RunText } from '../../widgets/text';
+import { FaultText } from './FaultText';
 import { Watch } from './Watch';
 
 interface AsideProps {
@@ -18,18 +19,22 @@ interface AsideProps {
   readonly dialog: ForkDialog;
   readonly draft: Draft;
   readonly onBack: () => void;
+  /** Called with the job that was begun. */
+  readonly onStart: (job: string) => void;
 }
 
 /** What to know before, what it may cost, and the button; then how it goes. */
-export function Aside({ run, dialog, draft, onBack }: AsideProps) {
+export function Aside({ run, dialog, draft, onBack, onStart }: AsideProps) {
   const { t } = useWords();
   const navigate = useNavigate();
   const start = useMutation({
     mutationFn: () => send<Forked>('POST', path`/api/runs/${run.id}/fork`, bodyOf(draft, dialog)),
+    onSuccess: begun => onStart(begun.job.id),
   });
-  const engine = dialog.engines.find(one => one.engine === draft.engine);
-  const canAsk = dialog.endpoints.length > 0 || draft.engine === 'own';
-  const ready = sound(draft) && engine?.available === true && canAsk && !start.isPending && !start.isSuccess;
+  const found = problems(draft, dialog);
+  const estimate = useEstimate(run, dialog, draft, found.length === 0);
+  const off = useOff(dialog, draft, found, estimate.error);
+  const ready = off.length === 0 && !start.isPending && !start.isSuccess;
   const go = () => {
     if (ready) start.mutate();
   };
@@ -49,30 +54,78 @@ export function Aside({ run, dialog, draft, onBack }: AsideProps) {
           <Watch begun={begun} onDone={done} />
         ) : (
           <>
-            <Know dialog={dialog} />
+            <Know dialog={dialog} draft={draft} />
             <Changed dialog={dialog} draft={draft} />
-            <Estimate run={run} dialog={dialog} draft={draft} />
-            {!canAsk && <p className="st error">{t('fork.noEndpoint')}</p>}
-            {engine && !engine.available && (
-              <p className="st error">
-                {engine.why_not} {engine.command && <code>{engine.command}</code>}
-              </p>
-            )}
+            <Estimate found={estimate} draft={draft} />
             {start.isError && <Failure error={start.error} />}
           </>
         )}
       </div>
       <div className="act">
-        <button type="button" className="btn p" disabled={!ready} onClick={go}>
+        {off.length > 0 && !begun && (
+          <ul className="whyoff" id="fork-off">
+            {off.map((why, at) => (
+              // biome-ignore lint/suspicious/noArrayIndexKey: reasons are in a fixed order
+              <li key={at} className="st error">
+                {why}
+              </li>
+            ))}
+          </ul>
+        )}
+        <button
+          type="button"
+          className="btn p"
+          disabled={!ready}
+          aria-describedby={off.length > 0 ? 'fork-off' : undefined}
+          onClick={go}
+        >
           <Icon sign={start.isPending ? 'run' : 'fork'} />
           {start.isPending ? t('fork.starting') : <RunWords draft={draft} />} <Kbd keys={['Ctrl', 'Enter']} />
         </button>
         <button type="button" className="btn" onClick={onBack}>
-          {t('fork.cancel')} <Kbd keys={['Escape']} />
+          {t(begun ? 'fork.leave' : 'fork.cancel')} <Kbd keys={['Escape']} />
         </button>
       </div>
     </aside>
   );
+}
+
+/** Why the fork cannot be started as it is; nothing where it can. */
+function useOff(
+  dialog: ForkDialog,
+  draft: Draft,
+  found: readonly Problem[],
+  refused: ApiError | null,
+): readonly ReactNode[] {
+  const { t } = useWords();
+  const engine = dialog.engines.find(one => one.engine === draft.engine);
+  const off: ReactNode[] = [];
+  if (engine && !engine.available) {
+    off.push(
+      <>
+        {engine.why_not} {engine.command && <Command>{engine.command}</Command>}
+      </>,
+    );
+  }
+  if (dialog.endpoints.length === 0 && draft.engine === 'generic') off.push(t('fork.noEndpoint'));
+  for (const { part, which, fault } of found) {
+    off.push(
+      <>
+        <b>
+          <RunText>{t(`fork.part.${part}`, { which })}</RunText>
+        </b>{' '}
+        <FaultText fault={fault} />
+      </>,
+    );
+  }
+  if (off.length === 0 && refused) {
+    off.push(
+      <>
+        <RunText>{refused.message}</RunText> {refused.hint && <span className="t2">{refused.hint}</span>}
+      </>,
+    );
+  }
+  return off;
 }
 
 function RunWords({ draft }: { readonly draft: Draft }) {
@@ -81,58 +134,113 @@ function RunWords({ draft }: { readonly draft: Draft }) {
   return draft.control ? t('fork.runBoth', { n, controls: n }) : t('fork.run', { n });
 }
 
-function Know({ dialog }: { readonly dialog: ForkDialog }) {
+function Know({ dialog, draft }: { readonly dialog: ForkDialog; readonly draft: Draft }) {
   const { t } = useWords();
   const writers = dialog.tools.filter(tool => tool.effect === 'write').map(tool => tool.name);
+  const step = dialog.from_step;
+  const { answers: kept } = dialog.kept;
+  const live = liveOf(draft);
+  const asked = dialog.endpoints.find(one => one.name === draft.endpoint);
+  const model = draft.parameters['model']?.trim() || (dialog.model ?? asked?.model ?? '');
   return (
     <>
       <h2>{t('fork.before')}</h2>
       <ul className="know">
-        <Line sign="kept">{t('fork.know.kept', { n: dialog.kept.steps, answers: dialog.kept.answers })}</Line>
-        <Line sign="live">{t('fork.know.model', { step: String(dialog.from_step) })}</Line>
-        <Line sign="cassette">{t('fork.know.tools')}</Line>
-        {writers.length > 0 && <Line sign="lock">{t('fork.know.write', { name: writers.join(', ') })}</Line>}
-        <Line sign="miss">{t('fork.know.miss')}</Line>
-        <Line sign="info">{t('fork.know.control')}</Line>
-        {dialog.server_held && <Line sign="warn">{t('fork.know.held')}</Line>}
-        {dialog.cautions.map(caution => (
-          <Line key={caution} sign="warn">
-            {caution}
+        <Line sign="kept" look="kept" head={t('fork.know.kept', { n: dialog.kept.steps })}>
+          {kept > 0 && t(draft.prompt === null ? 'fork.know.answers' : 'fork.know.oldAnswers', { n: kept })}
+        </Line>
+        <Line sign="live" look="live" head={t('fork.know.model', { step })}>
+          {model && <RunText>{t('fork.know.sentTo', { model })}</RunText>}
+        </Line>
+        <Line sign="cassette" look="cassette" head={t('fork.know.tools')}>
+          {live.length > 0 && <RunText>{t('fork.know.live', { names: live.join(', ') })}</RunText>}
+        </Line>
+        {writers.length > 0 && (
+          <Line sign="lock" head={<RunText>{t('fork.know.write', { name: writers.join(', ') })}</RunText>}>
+            {t('fork.know.approval')}
           </Line>
+        )}
+        <Line sign="miss" look="missed" head={t('fork.know.miss')}>
+          {t('fork.know.missSay')}
+        </Line>
+        <Line sign="info" look="dim" head={t('fork.know.control')}>
+          {t('fork.know.controlSay')}
+        </Line>
+        {dialog.server_held && <Line sign="warn" look="missed" head={t('fork.know.held')} />}
+        {dialog.cautions.map(caution => (
+          <Line key={caution} sign="warn" look="missed" head={<RunText>{caution}</RunText>} />
         ))}
       </ul>
     </>
   );
 }
 
-function Line({ sign, children }: { readonly sign: Sign; readonly children: ReactNode }) {
+interface LineProps {
+  readonly sign: Sign;
+  readonly look?: string;
+  readonly head: ReactNode;
+  readonly children?: ReactNode;
+}
+
+function Line({ sign, look = '', head, children }: LineProps) {
   return (
     <li>
-      <Icon sign={sign} />
-      <span>{children}</span>
+      <span className={`lead ${look}`}>
+        <Icon sign={sign} />
+      </span>
+      <span>
+        <b>{head}</b> {children}
+      </span>
     </li>
   );
 }
 
+/** What is changed in the requests, and by whom tools are answered. */
 function Changed({ dialog, draft }: { readonly dialog: ForkDialog; readonly draft: Draft }) {
   const { t } = useWords();
-  const names = changes(draft, dialog);
+  const made = changes(draft, dialog);
+  const others = answers(draft);
   return (
     <div className="sec">
       <h3>
         {t('fork.overrides')}
-        <span>{names.length}</span>
+        <span>{made.length}</span>
       </h3>
-      <p className="box in">{names.length ? names.join(', ') : t('fork.nothing')}</p>
+      <div className="box in">
+        {made.length === 0 && others.length === 0 && <p>{t('fork.nothing')}</p>}
+        {made.map(({ word, which }) => (
+          <p key={`${word} ${which}`}>
+            <b>{t(word)}</b> <RunText>{which}</RunText>
+            {word === 'override.system_prompt' && draft.prompt !== null && (
+              <span className="dim">{t('fork.lines', lineCount(dialog.system_prompt ?? '', draft.prompt))}</span>
+            )}
+          </p>
+        ))}
+        {made.length > 0 && <p className="note">{t('fork.sentLater', { step: dialog.from_step })}</p>}
+        {others.map(([name, policy]) => (
+          <p key={name}>
+            <b>
+              <RunText>{name}</RunText>
+            </b>{' '}
+            {t('fork.answeredBy', { policy: t(`fork.policy.${policy as 'live' | 'stub' | 'human'}`) })}
+          </p>
+        ))}
+      </div>
     </div>
   );
 }
 
 const PAUSE = 500;
 
+interface Estimation {
+  readonly data: Estimated | undefined;
+  /** Why the server would refuse this fork. */
+  readonly error: ApiError | null;
+  readonly broken: Error | null;
+}
+
 /** What the fork is likely to ask and cost; asked anew when the draft has rested for a moment. */
-function Estimate({ run, dialog, draft }: Omit<AsideProps, 'onBack'>) {
-  const { t } = useWords();
+function useEstimate(run: RunDetail, dialog: ForkDialog, draft: Draft, wanted: boolean): Estimation {
   const body = useDeferredValue(jsonText(bodyOf(draft, dialog)));
   const [asked, setAsked] = useState(body);
   useEffect(() => {
@@ -142,34 +250,56 @@ function Estimate({ run, dialog, draft }: Omit<AsideProps, 'onBack'>) {
   const found = useQuery({
     queryKey: ['run', run.id, 'estimate', asked],
     queryFn: () => send<Estimated>('POST', path`/api/runs/${run.id}/fork/estimate`, bodyOf(draft, dialog)),
+    enabled: wanted && asked === body,
+    placeholderData: before => before,
+    retry: false,
   });
+  const refused = found.error instanceof ApiError && found.error.status < 500 ? found.error : null;
+  const current = wanted && asked === body;
+  return {
+    data: found.isError ? undefined : found.data,
+    error: current ? refused : null,
+    broken: found.error && !refused ? found.error : null,
+  };
+}
+
+function Estimate({ found, draft }: { readonly found: Estimation; readonly draft: Draft }) {
+  const { t } = useWords();
+  const { data } = found;
+  const cost = data && data.cost !== null ? `${data.complete ? '' : '> '}${dollars(data.cost)}` : t('state.unknown');
+  const max = draft.limits['max_cost']?.trim();
   return (
     <div className="sec">
       <h3>
         {t('fork.estimate')}
         <span>{t('fork.noPromise')}</span>
       </h3>
-      {found.isError && <Failure error={found.error} />}
-      {found.data && (
+      {found.broken && <Failure error={found.broken} />}
+      {data && (
         <table className="est">
           <tbody>
             <tr>
-              <td>{t('fork.calls', { n: found.data.calls })}</td>
-              <td>
-                {found.data.cost === null
-                  ? t('state.unknown')
-                  : `${found.data.complete ? '' : '> '}${dollars(found.data.cost)}`}
-              </td>
+              <td>{t('fork.estimateRuns', { n: draft.repeat })}</td>
+              <td />
             </tr>
-            {found.data.input_tokens !== null && (
+            {draft.control && (
               <tr>
-                <td>{t('fork.tokens', { n: found.data.input_tokens + (found.data.output_tokens ?? 0) })}</td>
+                <td>{t('fork.estimateControls', { n: draft.repeat })}</td>
                 <td />
               </tr>
             )}
+            <tr>
+              <td>
+                {t('fork.calls', { n: data.calls })}
+                {data.input_tokens !== null &&
+                  `, ${t('fork.tokens', { n: data.input_tokens + (data.output_tokens ?? 0) })}`}
+              </td>
+              <td>{cost}</td>
+            </tr>
           </tbody>
         </table>
       )}
+      <p className="note">{max ? t('fork.stopsAt', { cost: dollars(max) ?? max }) : t('fork.noCostLimit')}</p>
     </div>
   );
 }

@@ -49,11 +49,31 @@ export function Choices({ draft, onChange }: Omit<PartProps, 'dialog'>) {
           </div>
         </div>
       </div>
+      <div className="opt">
+        <label>
+          <input
+            type="checkbox"
+            checked={draft.faithful}
+            onChange={event => onChange({ faithful: event.target.checked })}
+          />
+          {t('fork.faithful')}
+        </label>
+        {draft.engine === 'own' && (
+          <label>
+            <input
+              type="checkbox"
+              checked={draft.codeChanged}
+              onChange={event => onChange({ codeChanged: event.target.checked })}
+            />
+            {t('fork.codeChanged')}
+          </label>
+        )}
+      </div>
       <div className="row wrap limits">
         <span className="lbl">{t('fork.limits')}</span>
         {LIMITS.map(name => (
           <label key={name} className="row">
-            {t(`fork.limit.${name}`)}
+            <span className="t2">{t(`fork.limit.${name}`)}</span>
             <input
               className="inp s"
               inputMode="decimal"

@@ -5,23 +5,28 @@ import { useEffect, useState } from 'react';
 import { address, get, path } from '../../api/client';
 import type { ForkDialog, RunDetail } from '../../api/types';
 import { type Hint, useKeys } from '../../base/keys';
+import { useOtherTabs } from '../../base/tabs';
 import { useWords } from '../../base/words';
 import { type Draft, EMPTY } from '../../model/draft';
 import { CutLine } from '../../widgets/controls';
 import { Finder, Foot } from '../../widgets/slots';
-import { Failure, Loading } from '../../widgets/states';
-import { Kind } from '../../widgets/tags';
+import { Failure, Loading, Strip } from '../../widgets/states';
 import { RunText } from '../../widgets/text';
 import { Aside } from './Aside';
 import { Choices } from './Choices';
 import { Parameters } from './Parameters';
 import { RequestEditor } from './RequestEditor';
+import { Road } from './Road';
+import { Steps } from './Steps';
 import { ToolTable } from './ToolTable';
 
 const route = getRouteApi('/runs/$id/fork');
 const HINTS: readonly Hint[] = [
   { keys: ['Ctrl', 'Enter'], does: 'key.start' },
   { keys: ['Escape'], does: 'key.back' },
+  { keys: ['Alt', 'ArrowDown'], does: 'key.nextChange' },
+  { keys: ['Alt', 'ArrowUp'], does: 'key.previousChange' },
+  { keys: ['t'], does: 'key.tools' },
   { keys: ['?'], does: 'key.all' },
 ];
 
@@ -52,7 +57,7 @@ export function ForkPage() {
   );
 }
 
-/** The draft of a run and a step, kept in this tab: two tabs do not share one. */
+/** The draft of a run and a step, kept in this tab: two tabs do not share one, and each says that there is another. */
 function useDraft(name: string, dialog: ForkDialog) {
   const [draft, setDraft] = useState<Draft>(() => ({ ...EMPTY, ...firstChoice(dialog), ...keptDraft(name) }));
   useEffect(() => {
@@ -87,9 +92,14 @@ function Panel({ run, dialog }: PanelProps) {
   const { t } = useWords();
   const navigate = route.useNavigate();
   const step = dialog.from_step;
-  const [draft, change] = useDraft(`loupe-fork-${run.id}-${step}`, dialog);
+  const name = `loupe-fork-${run.id}-${step}`;
+  const [draft, change] = useDraft(name, dialog);
   const back = () => void navigate({ to: '/runs/$id', params: { id: run.id }, search: { step } });
-  useKeys({ Escape: back });
+  const tabs = useOtherTabs(name);
+  useKeys({
+    Escape: back,
+    t: () => document.querySelector<HTMLElement>('#tools select')?.focus(),
+  });
   return (
     <>
       <Finder label={t('app.find')} value="" onFind={q => void navigate({ to: '/runs', search: { q } })} />
@@ -110,32 +120,51 @@ function Panel({ run, dialog }: PanelProps) {
           <span className="note">{t('fork.never')}</span>
         </div>
       </section>
-      <main className="forkgrid two">
+      {tabs.others > 0 && (
+        <Strip>
+          <b>{t('fork.otherTab')}</b> {t('fork.otherTabSay')}
+        </Strip>
+      )}
+      {tabs.news !== null && (
+        <Strip
+          look="plain"
+          actions={
+            <Link to="/jobs/$id" params={{ id: tabs.news }}>
+              {t('fork.openJob')}
+            </Link>
+          }
+        >
+          {t('fork.otherStarted')}
+        </Strip>
+      )}
+      <main className="forkgrid">
+        <Road run={run} dialog={dialog} />
         <div className="pane forkmain">
+          <Steps part="kept" dialog={dialog} draft={draft} onChange={change} />
           <CutLine step={step}>{t('fork.keptRow', { n: dialog.kept.steps })}</CutLine>
-          <div className="fp">
-            <div className="sec">
-              <div className="fsec">
-                <Kind kind="llm" />
-                {t('fork.request', { step: String(step) })}
-                <span className="grow" />
-                <Engine dialog={dialog} draft={draft} onChange={change} />
+          <div className="lane post">
+            <div className="g" />
+            <div className="fp">
+              <div className="sec">
+                <RequestEditor dialog={dialog} draft={draft} onChange={change}>
+                  <Engine dialog={dialog} draft={draft} onChange={change} />
+                </RequestEditor>
+                {dialog.engines
+                  .filter(one => !one.available)
+                  .map(one => (
+                    <p key={one.engine} id={`why-not-${one.engine}`} className="note off">
+                      {t(`fork.engine.${one.engine}`)}: {one.why_not} {one.command && <code>{one.command}</code>}
+                    </p>
+                  ))}
               </div>
-              {dialog.engines
-                .filter(one => !one.available)
-                .map(one => (
-                  <p key={one.engine} id={`why-not-${one.engine}`} className="note off">
-                    {t(`fork.engine.${one.engine}`)}: {one.why_not} {one.command && <code>{one.command}</code>}
-                  </p>
-                ))}
-              <RequestEditor dialog={dialog} draft={draft} onChange={change} />
+              <Parameters dialog={dialog} draft={draft} onChange={change} />
+              <ToolTable dialog={dialog} draft={draft} onChange={change} />
+              <Choices draft={draft} onChange={change} />
             </div>
-            <Parameters dialog={dialog} draft={draft} onChange={change} />
-            <ToolTable dialog={dialog} draft={draft} onChange={change} />
-            <Choices draft={draft} onChange={change} />
           </div>
+          {run.steps > step && <p className="note in">{t('fork.notCarried', { first: step, last: run.steps - 1 })}</p>}
         </div>
-        <Aside run={run} dialog={dialog} draft={draft} onBack={back} />
+        <Aside run={run} dialog={dialog} draft={draft} onBack={back} onStart={tabs.tell} />
       </main>
       <Foot hints={HINTS}>{t('fork.draft')}</Foot>
     </>

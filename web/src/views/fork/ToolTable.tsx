@@ -1,14 +1,17 @@
+import { jsonFault } from '../../base/json';
 import { useWords, type WordKey } from '../../base/words';
 import { Icon } from '../../widgets/Icon';
 import { RunText } from '../../widgets/text';
+import { FaultText } from './FaultText';
 import type { PartProps } from './ForkPage';
+import { Steps } from './Steps';
 
 /** Who answers each tool of the fork. A tool that writes is never run. */
 export function ToolTable({ dialog, draft, onChange }: PartProps) {
   const { t } = useWords();
   if (dialog.tools.length === 0) return null;
   return (
-    <div className="sec">
+    <div className="sec" id="tools">
       <div className="fsec">
         {t('fork.tools')}
         <span className="grow" />
@@ -35,6 +38,10 @@ export function ToolTable({ dialog, draft, onChange }: PartProps) {
           ))}
         </tbody>
       </table>
+      <details className="later">
+        <summary className="note">{t('fork.later')}</summary>
+        <Steps part="later" dialog={dialog} draft={draft} onChange={onChange} />
+      </details>
     </div>
   );
 }
@@ -43,10 +50,8 @@ type Tool = PartProps['dialog']['tools'][number];
 
 function Row({ tool, dialog, draft, onChange }: PartProps & { readonly tool: Tool }) {
   const { t } = useWords();
-  const known = dialog.live_known.find(one => one.name === tool.name)?.reason ?? '';
   const policy = draft.policies[tool.name] ?? tool.policy;
-  const live = policy === 'live';
-  const choices = tool.choices.filter(choice => choice !== 'live' || draft.live || live);
+  const live = policy === 'live' && draft.live;
   return (
     <tr>
       <td className="mono b">
@@ -58,34 +63,87 @@ function Row({ tool, dialog, draft, onChange }: PartProps & { readonly tool: Too
       <td className="r">{tool.recorded}</td>
       <td>
         <select
-          className={`inp s ${live && draft.live ? 'lv' : ''}`}
+          className={`inp s ${live ? 'lv' : ''} ${tool.locked ? 'locked' : ''}`}
           aria-label={t('fork.policyOf', { name: tool.name })}
           value={policy}
           onChange={event => onChange({ policies: { ...draft.policies, [tool.name]: event.target.value } })}
         >
-          {choices.map(choice => (
-            <option key={choice} value={choice}>
+          {tool.choices.map(choice => (
+            <option key={choice} value={choice} disabled={choice === 'live' && !draft.live}>
               {t(`fork.policy.${choice}` as WordKey)}
+              {choice === 'live' && !draft.live && ` (${t('fork.switchOff')})`}
             </option>
           ))}
+          <option value="sandbox" disabled>
+            {t('fork.policy.sandbox')} ({t('fork.terminalOnly')})
+          </option>
         </select>
       </td>
       <td>
-        {tool.locked && (
-          <span className="t2">
-            <Icon sign="lock" /> {tool.reason}
-          </span>
-        )}
-        {live && (
-          <input
-            className="inp s"
-            aria-label={t('fork.reasonOf', { name: tool.name })}
-            placeholder={known || t('fork.reasonOf', { name: tool.name })}
-            value={draft.reasons[tool.name] ?? ''}
-            onChange={event => onChange({ reasons: { ...draft.reasons, [tool.name]: event.target.value } })}
-          />
-        )}
+        <Why tool={tool} policy={policy} dialog={dialog} draft={draft} onChange={onChange} />
       </td>
     </tr>
   );
+}
+
+/** What stands beside a policy: why it may run, what a stub answers, or why it cannot be another. */
+function Why({ tool, policy, dialog, draft, onChange }: PartProps & { readonly tool: Tool; readonly policy: string }) {
+  const { t } = useWords();
+  const { name } = tool;
+  if (policy === 'stub') {
+    const text = draft.stubs[name] ?? '';
+    const fault = text.trim() === '' ? null : jsonFault(text);
+    return (
+      <>
+        <input
+          className="inp s mono"
+          aria-label={t('fork.stubOf', { name })}
+          aria-invalid={fault !== null}
+          placeholder={t('fork.stubNull')}
+          value={text}
+          onChange={event => onChange({ stubs: { ...draft.stubs, [name]: event.target.value } })}
+        />
+        {fault && (
+          <span className="st error">
+            <FaultText fault={fault} />
+          </span>
+        )}
+      </>
+    );
+  }
+  if (policy === 'live' && !draft.live) return <span className="t2">{t('fork.liveIsOff')}</span>;
+  if (policy === 'live') {
+    const known = dialog.live_known.find(one => one.name === name)?.reason ?? '';
+    return (
+      <>
+        <input
+          className="inp s"
+          aria-label={t('fork.reasonOf', { name })}
+          placeholder={known || t('fork.reasonOf', { name })}
+          value={draft.reasons[name] ?? ''}
+          onChange={event => onChange({ reasons: { ...draft.reasons, [name]: event.target.value } })}
+        />
+        {tool.effect === 'read' && (
+          <label className="nw">
+            <input
+              type="checkbox"
+              checked={draft.meant.includes(name)}
+              onChange={event =>
+                onChange({
+                  meant: event.target.checked ? [...draft.meant, name] : draft.meant.filter(one => one !== name),
+                })
+              }
+            />{' '}
+            {t('fork.readMeant')}
+          </label>
+        )}
+      </>
+    );
+  }
+  if (policy === 'human') return <span className="t2">{t('fork.humanSay')}</span>;
+  return tool.locked ? (
+    <span className="t2">
+      <Icon sign="lock" /> {t(tool.effect === 'write' ? 'fork.lockedWrite' : 'fork.lockedUnstated')}
+    </span>
+  ) : null;
 }

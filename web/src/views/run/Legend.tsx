@@ -15,6 +15,10 @@ export function Legend({ fork }: { readonly fork: boolean }) {
           <i className="sw tool" />
           {t('run.legend.tool')}
         </div>
+        <div>
+          <i className="sw live" />
+          {t(fork ? 'run.legend.live' : 'run.legend.wrote')}
+        </div>
         {fork && (
           <>
             <div>

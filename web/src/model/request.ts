@@ -1,0 +1,92 @@
+import { jsonText, parseJson } from '../base/json';
+
+type Members = Readonly<Record<string, unknown>>;
+
+/** Members of a request that have an editor of their own; all others are one JSON text. */
+const APART = [
+  'messages',
+  'input',
+  'contents',
+  'tools',
+  'system',
+  'instructions',
+  'systemInstruction',
+  'system_instruction',
+] as const;
+
+/** Parameters that have a field of their own, under every name that requests use for them. */
+const NAMES = {
+  model: ['model'],
+  temperature: ['temperature'],
+  top_p: ['top_p'],
+  seed: ['seed'],
+  max_tokens: ['max_tokens', 'max_completion_tokens', 'max_output_tokens'],
+} as const satisfies Readonly<Record<string, readonly string[]>>;
+
+export type Parameter = keyof typeof NAMES;
+export const PARAMETERS = Object.keys(NAMES) as readonly Parameter[];
+
+export function membersOf(value: unknown): Members | null {
+  return typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Members) : null;
+}
+
+function listIn(request: string, names: readonly string[]): readonly unknown[] {
+  const whole = membersOf(parseJson(request));
+  return (names.map(name => whole?.[name]).find(Array.isArray) as readonly unknown[] | undefined) ?? [];
+}
+
+/** The messages of a recorded request, whatever its form calls them. */
+export function messagesIn(request: string): readonly unknown[] {
+  return listIn(request, ['messages', 'input', 'contents']);
+}
+
+/** The tools that the model was told of. */
+export function toolsIn(request: string): readonly unknown[] {
+  return listIn(request, ['tools']);
+}
+
+/** Name of a tool's definition, in each form that requests have; null for one of the provider's own. */
+export function toolName(definition: unknown): string | null {
+  const whole = membersOf(definition);
+  const name = membersOf(whole?.['function'])?.['name'] ?? whole?.['name'];
+  return typeof name === 'string' && name !== '' ? name : null;
+}
+
+/** Whether tools can be edited one by one: the form has such a list, and each has a name of its own. */
+export function toolsAreNamed(request: string, form: string | null): boolean {
+  const names = toolsIn(request).map(toolName);
+  return form !== 'gemini' && !names.includes(null) && new Set(names).size === names.length;
+}
+
+/** A definition to begin a new tool with, in the form that the request has. */
+export function newTool(form: string | null): unknown {
+  const schema = { type: 'object', properties: {}, required: [] };
+  const named = { name: 'new_tool', description: '' };
+  if (form === 'anthropic') return { ...named, input_schema: schema };
+  if (form === 'responses') return { type: 'function', ...named, parameters: schema };
+  return { type: 'function', function: { ...named, parameters: schema } };
+}
+
+/** A message to begin a new one with, in the form that the request has. */
+export function newMessage(form: string | null): unknown {
+  return form === 'gemini' ? { role: 'user', parts: [{ text: '' }] } : { role: 'user', content: '' };
+}
+
+/** What a recorded request holds beside prompt, messages, tools and the parameters with a field of their own. */
+export function restOf(request: string, form: string | null): Members {
+  const whole = membersOf(parseJson(request)) ?? {};
+  const fields: readonly string[] = Object.values(NAMES).flat();
+  const apart: readonly string[] = toolsAreNamed(request, form) ? APART : APART.filter(name => name !== 'tools');
+  return Object.fromEntries(Object.entries(whole).filter(([name]) => !apart.includes(name) && !fields.includes(name)));
+}
+
+/** The recorded value of a parameter, under whatever name; undefined where the request has none. */
+export function recordedParameter(request: string, name: Parameter): unknown {
+  const whole = membersOf(parseJson(request)) ?? {};
+  return NAMES[name].map(alias => whole[alias]).find(value => value !== undefined && value !== null);
+}
+
+/** A value as text to edit. */
+export function editable(value: unknown): string {
+  return jsonText(value, 2);
+}
