@@ -25,6 +25,7 @@ def typed(page: Page, name: str, text: str) -> None:
     editor = page.get_by_role("textbox", name=name)
     editor.click()
     page.keyboard.press("ControlOrMeta+a")
+    page.keyboard.press("Delete")
     page.keyboard.insert_text(text)
 
 
@@ -105,18 +106,18 @@ def test_a_tool_is_answered_by_a_stub_and_one_runs_live(page: Page, server: Serv
     assert sent["overrides"] == {}
 
 
-def test_what_the_engine_refuses_is_said_before_the_start(page: Page, server: Served, world: World) -> None:
-    """The plain loop has no code of this tool: the start is off, with the reason as its description."""
+def test_what_the_engine_would_refuse_is_said_before_the_start(page: Page, server: Served, world: World) -> None:
     beside = opened(page, server, world)
     page.get_by_role("checkbox", name=re.compile("Run the listed live tools")).check()
     page.get_by_role("combobox", name="Policy of get_weather").select_option("live")
     start = page.get_by_role("button", name=re.compile("Run 1 fork"))
-    expect(beside.get_by_text("needs a reason to run live")).to_be_visible()
-    expect(start).to_be_disabled()
+    for said in ("needs a reason to run live", "tick that this is meant", "the plain loop cannot run it"):
+        expect(beside.get_by_text(said)).to_be_visible()
     page.get_by_role("textbox", name="Why get_weather may run").fill("to see")
     page.get_by_role("checkbox", name=re.compile("asks the real world")).check()
+    expect(beside.get_by_text("needs a reason to run live")).to_have_count(0)
     expect(start).to_be_disabled()
-    expect(start).to_have_accessible_description(re.compile("get_weather"))
+    expect(start).to_have_accessible_description(re.compile("get_weather.*the plain loop cannot run it"))
 
 
 def test_a_second_tab_says_so_and_nothing_is_lost(page: Page, browser: Browser, server: Served, world: World) -> None:

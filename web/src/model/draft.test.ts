@@ -13,7 +13,7 @@ const dialog = {
   form: 'chat',
   system_prompt: 'Be brief.',
   tools: [
-    { name: 'calc', effect: 'pure' },
+    { name: 'calc', effect: 'pure', built_in: true },
     { name: 'look', effect: 'read' },
   ],
   live_known: [{ name: 'calc', reason: 'arithmetic only' }],
@@ -170,12 +170,14 @@ describe('what is wrong with a draft', () => {
   });
 
   it('is a live tool without a reason, or one that reads and was not meant to', () => {
-    const draft = { live: true, policies: { calc: 'live', look: 'live' } };
+    const draft = { live: true, engine: 'own' as const, policies: { calc: 'live', look: 'live' } };
     expect(faults(draft)).toEqual([
-      ['reason', 'look', 'fork.bad.reason'],
-      ['meant', 'look', 'fork.bad.meant'],
+      ['live', 'look', 'fork.bad.reason'],
+      ['live', 'look', 'fork.bad.meant'],
     ]);
-    expect(faults({ ...draft, reasons: { look: 'to see' }, meant: ['look'] })).toEqual([]);
+    const meant = { ...draft, reasons: { look: 'to see' }, meant: ['look'] };
+    expect(faults(meant)).toEqual([]);
+    expect(faults({ ...meant, engine: 'generic' })).toEqual([['live', 'look', 'fork.bad.noCode']]);
   });
 
   it('is a stub that is no JSON', () => {

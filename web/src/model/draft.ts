@@ -83,7 +83,7 @@ export interface Problem {
 }
 
 /** The kinds of places in a draft where something can be wrong. */
-type Part = 'message' | 'tool' | 'rest' | 'result' | 'stub' | 'parameter' | 'limit' | 'reason' | 'meant';
+type Part = 'message' | 'tool' | 'rest' | 'result' | 'stub' | 'parameter' | 'limit' | 'live';
 
 /** Everything that keeps a draft from being sent, in the order of the panel. */
 export function problems(draft: Draft, dialog: ForkDialog): readonly Problem[] {
@@ -107,8 +107,9 @@ export function problems(draft: Draft, dialog: ForkDialog): readonly Problem[] {
     ...values('stub', stubsOf(draft)),
     ...PARAMETERS.flatMap(name => wrong('parameter', name, numberFault(name, draft.parameters[name]))),
     ...liveOf(draft).flatMap(name => [
-      ...wrong('reason', name, reasonOf(draft, dialog, name) ? null : 'fork.bad.reason'),
-      ...wrong('meant', name, mustBeMeant(draft, dialog, name) ? 'fork.bad.meant' : null),
+      ...wrong('live', name, hasNoCode(draft, dialog, name) ? 'fork.bad.noCode' : null),
+      ...wrong('live', name, reasonOf(draft, dialog, name) ? null : 'fork.bad.reason'),
+      ...wrong('live', name, mustBeMeant(draft, dialog, name) ? 'fork.bad.meant' : null),
     ]),
     ...LIMITS.flatMap(name => wrong('limit', name, limitFault(draft.limits[name]))),
   ];
@@ -172,6 +173,11 @@ export function liveOf(draft: Draft): readonly string[] {
 
 function reasonOf(draft: Draft, dialog: ForkDialog, name: string): string {
   return draft.reasons[name]?.trim() || (dialog.live_known.find(one => one.name === name)?.reason ?? '');
+}
+
+/** The plain loop runs the tools that the server has itself, and no others. */
+function hasNoCode(draft: Draft, dialog: ForkDialog, name: string): boolean {
+  return draft.engine === 'generic' && dialog.tools.find(tool => tool.name === name)?.built_in !== true;
 }
 
 function mustBeMeant(draft: Draft, dialog: ForkDialog, name: string): boolean {

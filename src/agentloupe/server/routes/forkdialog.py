@@ -119,6 +119,7 @@ def _tools(steps: Sequence[Step], request: Mapping[str, Json]) -> list[dict[str,
                 "choices": list(_WRITES if locked else _READS),
                 "locked": locked,
                 "reason": reason,
+                "built_in": name in BUILT_IN,
             }
         )
     return found

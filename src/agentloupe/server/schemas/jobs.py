@@ -216,6 +216,7 @@ class ToolRow(Document):
     choices: list[str]
     locked: bool
     reason: str | None
+    built_in: bool = Field(description="The server has its code: the plain loop can run it live too.")
 
 
 class EngineRow(Document):

@@ -125,6 +125,8 @@ export const fork = {
   'fork.bad.count': 'is a whole number, 1 or more',
   'fork.bad.limit': 'is a number, 0 or more',
   'fork.bad.reason': 'needs a reason to run live',
+  'fork.bad.noCode':
+    'is not among the tools that the server has itself: the plain loop cannot run it, your own code can',
   'fork.bad.meant': 'reads the world: tick that this is meant',
   'fork.part.message': 'Message {which}:',
   'fork.part.tool': 'Tool {which}:',
@@ -133,8 +135,7 @@ export const fork = {
   'fork.part.stub': 'Stub of {which}:',
   'fork.part.parameter': '{which}',
   'fork.part.limit': 'Limit {which}',
-  'fork.part.reason': '{which}',
-  'fork.part.meant': '{which}',
+  'fork.part.live': '{which}',
   'fork.change.set': 'message',
   'fork.change.insert': 'message added at',
   'fork.change.remove': 'message taken out:',
