@@ -30,8 +30,9 @@ def put(store: Store, recording: Recording) -> str:
 
 
 def app_of(store: Store, **settings: Any) -> Any:
-    """The application over a store, with `TOKEN`."""
-    return make_app(store, Settings(root=Path(), db="", **settings), token=TOKEN)
+    """The application over a store, with `TOKEN`; its project is the folder that the store lies in."""
+    root = Path(store.url.removeprefix("sqlite:///")).parent
+    return make_app(store, Settings(root=root, db="", **settings), token=TOKEN)
 
 
 def client_of(store: Store, token: str | None = None, **settings: Any) -> TestClient:

@@ -45,6 +45,7 @@ __all__ = [
     "find_root",
     "load",
     "model_settings",
+    "places_of_model",
     "read_dotenv",
     "variable",
 ]
@@ -425,6 +426,22 @@ def model_settings(start: Path | None = None, environ: Mapping[str, str] | None 
         dialect=cast("Form", _checked(said, _dialect, dialect)) if dialect else None,
         extra_body=_json_object(extra, where) if extra else {},
     )
+
+
+def places_of_model(start: Path | None = None, environ: Mapping[str, str] | None = None) -> dict[str, str | None]:
+    """Where address, model and key are set: `the environment`, or `.env:3`; `None` where they are not.
+
+    Raises:
+        ConfigError: `.env` cannot be understood.
+    """
+    value = _variables(start, environ)
+    names = {"base_url": "LLM_BASE_URL", "model": "LLM_MODEL", "key": "LLM_API_KEY"}
+    found: dict[str, str | None] = {}
+    for said, name in names.items():
+        text, where = value(name)
+        in_file = where.rpartition("/")[2].removesuffix(f": {name}")
+        found[said] = None if text is None else "the environment" if where.startswith("the variable") else in_file
+    return found
 
 
 def variable(name: str, start: Path | None = None) -> str | None:

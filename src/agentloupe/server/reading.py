@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Generic, TypeVar
 
-from agentloupe.engine.costs import price_run
+from agentloupe.engine.costs import PriceTable, price_run
 from agentloupe.engine.views.flags import Flags, flags_of
 from agentloupe.engine.views.layout import Unit, level_of, units_of
 from agentloupe.engine.views.outline import Outline
@@ -146,23 +146,25 @@ class Reader:
     def open(self, run_id: str) -> Opened:
         """A run with its steps. Raises `RunNotFound`, `Corrupt`."""
         run = self.run(run_id)
-        version = _version(run)
+        table = price_table()
+        version = (_version(run), table)
         kept = self._opened.get(run_id, version)
         if kept is not None:
             return kept
         steps = tuple(self.store.steps(run_id))
-        made = Opened(self._with_costs(run, steps), steps, Outline.of(steps), self.store)
+        made = Opened(self._with_costs(run, table, steps), steps, Outline.of(steps), self.store)
         return self._opened.put(run_id, version, made, len(steps) + 1)
 
     def priced(self, runs: Iterable[Run]) -> list[Run]:
         """Rows with their costs; a run's steps are read once for that."""
-        return [self._with_costs(run) for run in runs]
+        table = price_table()
+        return [self._with_costs(run, table) for run in runs]
 
-    def _with_costs(self, run: Run, steps: Sequence[Step] | None = None) -> Run:
-        version = (run.events, run.head)
+    def _with_costs(self, run: Run, table: PriceTable, steps: Sequence[Step] | None = None) -> Run:
+        version = (run.events, run.head, table)
         costs = self._costs.get(run.id, version)
         if costs is None:
-            priced = _priced(run, self.store.steps(run.id) if steps is None else steps)
+            priced = _priced(run, self.store.steps(run.id) if steps is None else steps, table)
             costs = self._costs.put(run.id, version, (priced.cost, priced.new_cost, priced.cost_complete), 1)
         return replace(run, cost=costs[0], new_cost=costs[1], cost_complete=costs[2])
 
@@ -171,6 +173,6 @@ def _version(run: Run) -> object:
     return run.events, run.head, run.status, run.tags
 
 
-def _priced(run: Run, steps: Sequence[Step]) -> Run:
+def _priced(run: Run, steps: Sequence[Step], table: PriceTable) -> Run:
     """The run with costs; where the steps are gone nothing is known of them."""
-    return run if run.step_count and not steps else price_run(run, steps, price_table())
+    return run if run.step_count and not steps else price_run(run, steps, table)

@@ -12,7 +12,7 @@ from agentloupe.ports.settings import find_root
 from agentloupe.words.run import Run
 from agentloupe.words.step import Trace
 
-__all__ = ["price_table", "priced_run", "priced_trace"]
+__all__ = ["price_table", "priced_run", "priced_trace", "prices_file"]
 
 
 def price_table() -> PriceTable:
@@ -21,15 +21,28 @@ def price_table() -> PriceTable:
     Raises:
         ConfigError: the file is not a price table, or `LOUPE_PRICES` names no file.
     """
+    path = prices_file()
+    if path is None:
+        return _table(None, None)
+    try:
+        found = path.stat()
+    except OSError:
+        return PriceTable.load(path)  # raises, and says why
+    return _table(str(path), (found.st_mtime_ns, found.st_size, found.st_ino))
+
+
+def prices_file(root: Path | None = None) -> Path | None:
+    """The file with the user's own prices, as `price_table` finds it; `None` where there is none."""
     named = os.environ.get("LOUPE_PRICES")
     if named:
-        return _table(named)
-    beside = find_root() / "prices.json"
-    return _table(str(beside) if beside.is_file() else None)
+        return Path(named)
+    beside = (root or find_root()) / "prices.json"
+    return beside if beside.is_file() else None
 
 
 @lru_cache(maxsize=4)
-def _table(path: str | None) -> PriceTable:
+def _table(path: str | None, _version: object) -> PriceTable:
+    """A file is read again when it was written again: a server lives longer than a price."""
     return PriceTable.load(None if path is None else Path(path))
 
 
