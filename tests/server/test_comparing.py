@@ -55,6 +55,28 @@ def test_several_runs_are_summed_up(client: TestClient, family: list[str]) -> No
     refused(client.get("/api/summary"), 422, "asked_wrong")
 
 
+def test_rows_and_stretches_say_what_each_step_did(client: TestClient, family: list[str]) -> None:
+    run, one, _ = family
+    rows = good(client.get("/api/compare", params={"a": run, "b": one}))["items"]
+    assert (
+        rows[0]["left"]["line"].startswith('=> get_weather({"city": "Beijing"')
+        or "=> get_weather(" in rows[0]["left"]["line"]
+    )
+    assert '{"city":"Beijing"} -> ' in rows[1]["right"]["line"]
+    assert "11.9" in rows[1]["right"]["line"]
+    assert rows[5]["right"]["line"] == "5.8"
+    assert all(len(row["left"]["line"]) <= 200 for row in rows)
+    paths = good(client.get("/api/summary", params={"run": family}))["paths"]
+    assert paths[0]["stretch"][1]["line"] == rows[1]["left"]["line"]
+    client.delete(f"/api/runs/{run}")
+    assert good(client.get("/api/compare", params={"a": one, "b": run}))["total"]
+
+
+def test_the_address_of_a_comparison_leads_to_the_page(client: TestClient, family: list[str]) -> None:
+    answer = client.get("/diff", params={"a": family[0], "b": family[1]})
+    assert (answer.status_code, answer.headers["location"]) == (307, f"/compare?a={family[0]}&b={family[1]}")
+
+
 def test_the_family_is_one_graph_from_wherever_it_is_asked(client: TestClient, family: list[str]) -> None:
     run, one, two = family
     graphs = [good(client.get(f"/api/runs/{member}/lineage")) for member in family]

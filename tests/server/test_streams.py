@@ -105,3 +105,43 @@ def test_a_stream_of_nothing_is_refused_at_once(store: Store) -> None:
 def test_a_run_that_is_deleted_meanwhile_ends_the_stream(here: Context, store: Store) -> None:
     feed = RunFeed(here, "gone", 0)
     assert read(feed.take()) == [("end", "0", {"status": None})]
+
+
+def test_what_a_growing_run_had_is_not_read_again(here: Context, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 300 steps, one that ends and one that is new are read; what is kept is what a fresh reader sees."""
+    made = Maker("live", root=True)
+    writer = store.start("live", Projector, owner=this_process())
+    sent = 0
+
+    def append(leave: int = 0) -> None:
+        nonlocal sent
+        until = len(made.drafts) - leave
+        writer.append(made.drafts[sent:until], bodies_of(made, made.drafts[sent:until]))
+        sent = until
+
+    for at in range(300):
+        made.call("tool", "t", {"at": at}, at)
+    append(leave=1)  # the last one is still open
+    feed = RunFeed(here, "live", 0)
+    feed.take()
+    read_now: list[int] = []
+    whole = store.steps
+
+    def steps(run_id: str, *, first: int = 0, limit: int | None = None) -> Any:
+        found = whole(run_id, first=first, limit=limit)
+        read_now.append(len(found))
+        return found
+
+    monkeypatch.setattr(store, "steps", steps)
+    made.model([{"role": "user", "content": "well?"}], {"role": "assistant", "content": "yes"})
+    append()
+    told = [item for event, _, d in read(feed.take()) if event == "steps" for item in d["items"]]
+    assert [(item["idx"], item["status"]) for item in told] == [(300, "ok"), (301, "ok")]
+    assert sum(read_now) == 2
+    assert list(here.reader.open("live").steps) == whole("live")
+    made.finish("done")
+    append()
+    told = read(feed.take())
+    assert [item["idx"] for event, _, d in told if event == "steps" for item in d["items"]] == [0]
+    assert list(here.reader.open("live").steps) == whole("live")
+    writer.close()

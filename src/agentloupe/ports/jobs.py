@@ -122,11 +122,19 @@ class Jobs(Protocol):
         """One job."""
         ...
 
-    def jobs(self, status: JobStatus | None = None, *, first: int = 0, limit: int = 50) -> list[Job]:
-        """Jobs, newest first."""
+    def jobs(
+        self,
+        status: JobStatus | None = None,
+        *,
+        kind: JobKind | None = None,
+        parent: str | None = None,
+        first: int = 0,
+        limit: int = 50,
+    ) -> list[Job]:
+        """Jobs, newest first; of one status, of one kind, about one run."""
         ...
 
-    def count(self, status: JobStatus | None = None) -> int:
+    def count(self, status: JobStatus | None = None, *, kind: JobKind | None = None, parent: str | None = None) -> int:
         """How many there are."""
         ...
 

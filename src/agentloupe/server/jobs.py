@@ -14,7 +14,6 @@ from agentloupe.words.run import Run
 
 __all__ = ["JobFeed", "compare_url", "job_document", "jobs_of", "replay_badge", "replays_of"]
 
-_LOOKED_AT: Final = 1000
 _ENDED: Final = frozenset({"ok", "error", "cancelled"})
 
 
@@ -25,17 +24,17 @@ def jobs_of(here: Context) -> Jobs:
     return here.jobs
 
 
-def replays_of(here: Context, run_id: str | None) -> list[Job]:
-    """Replays that were done, newest first; of one run, or of all. The last 1,000 jobs are looked through."""
+def replays_of(here: Context, run_id: str | None, *, first: int = 0, limit: int = 50) -> tuple[list[Job], int]:
+    """Replays that were done, newest first, and how many there are; of one run, or of all."""
     if here.jobs is None:
-        return []
-    done = here.jobs.jobs("done", limit=_LOOKED_AT)
-    return [job for job in done if job.kind == "replay" and run_id in {None, job.parent}]
+        return [], 0
+    kept: dict[str, Any] = {"kind": "replay", "parent": run_id}
+    return here.jobs.jobs("done", **kept, first=first, limit=limit), here.jobs.count("done", **kept)
 
 
 def replay_badge(here: Context, run_id: str) -> dict[str, Any] | None:
     """What the last replay of a run came to."""
-    last = next(iter(replays_of(here, run_id)), None)
+    last = next(iter(replays_of(here, run_id, limit=1)[0]), None)
     report = cast("dict[str, Any]", last.result) if last is not None and isinstance(last.result, dict) else None
     if last is None or report is None:
         return None

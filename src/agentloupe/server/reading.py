@@ -29,6 +29,9 @@ _NO_FLAGS = Flags(frozenset(), frozenset())
 _ROWS = 20_000
 _STEPS = 200_000
 _LAYOUTS = 8
+_GREW = 1000
+"""Events after which a run that goes on is read anew: looking at each of them would take longer."""
+_GOES_ON = frozenset({"running", "waiting"})
 V = TypeVar("V")
 
 
@@ -49,6 +52,12 @@ class Kept(Generic[V]):
                 return None
             self._held.move_to_end(run_id)
             return found[1]
+
+    def last(self, run_id: str) -> V | None:
+        """What was made of the run last, of whatever version."""
+        with self._lock:
+            found = self._held.get(run_id)
+            return None if found is None else found[1]
 
     def put(self, run_id: str, version: object, value: V, weight: int) -> V:
         """Keeps it, in place of that of another version."""
@@ -151,9 +160,29 @@ class Reader:
         kept = self._opened.get(run_id, version)
         if kept is not None:
             return kept
-        steps = tuple(self.store.steps(run_id))
+        before = self._opened.last(run_id)
+        steps = (None if before is None else self._grown(before, run)) or tuple(self.store.steps(run_id))
         made = Opened(self._with_costs(run, table, steps), steps, Outline.of(steps), self.store)
         return self._opened.put(run_id, version, made, len(steps) + 1)
+
+    def _grown(self, before: Opened, run: Run) -> tuple[Step, ...] | None:
+        """The steps of a run that goes on: those that were read before, and what its new events changed or added.
+
+        `None` where they have to be read anew: the run has ended, is not the one that it was, or grew by too much.
+        """
+        known = before.run
+        if run.status not in _GOES_ON or run.erased or known.events >= run.events:
+            return None
+        events = self.store.events(run.id, first=known.events + 1, limit=_GREW + 1)
+        if len(events) > _GREW or not events or events[0].prev_hash != known.head:
+            return None
+        if any(event.copied_hash is not None for event in events):
+            return None  # times of a kept prefix move until it is whole
+        calls = {event.call_id for event in events}
+        steps = list(before.steps)
+        for step in [step for step in steps if step.call_id in calls]:
+            steps[step.idx : step.idx + 1] = self.store.steps(run.id, first=step.idx, limit=1)
+        return (*steps, *self.store.steps(run.id, first=len(steps)))
 
     def priced(self, runs: Iterable[Run]) -> list[Run]:
         """Rows with their costs; a run's steps are read once for that."""

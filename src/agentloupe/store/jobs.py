@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final, cast
 
 from agentloupe.ports.ambient import now
-from agentloupe.ports.jobs import OPEN_JOBS, Answered, Asked, Job, JobStatus, Worker
+from agentloupe.ports.jobs import OPEN_JOBS, Answered, Asked, Job, JobKind, JobStatus, Worker
 from agentloupe.store.database import Connection, Database
 from agentloupe.store.owners import alive
 from agentloupe.words.canonical import dumps, loads
@@ -20,6 +20,7 @@ __all__ = ["LEASE_SECONDS", "SqliteJobs"]
 LEASE_SECONDS: Final = 30
 """How long a job stays with a worker on another host that says nothing; here it is seen whether a process lives."""
 
+_IN_ROW = "json_extract(CAST(row AS TEXT),"
 _BUSY = "'running', 'waiting', 'rate_limited'"
 
 
@@ -36,15 +37,23 @@ class SqliteJobs:
         found = self._rows("SELECT row, number FROM jobs WHERE id = ?", job_id)
         return found[0] if found else None
 
-    def jobs(self, status: JobStatus | None = None, *, first: int = 0, limit: int = 50) -> list[Job]:
+    def jobs(
+        self,
+        status: JobStatus | None = None,
+        *,
+        kind: JobKind | None = None,
+        parent: str | None = None,
+        first: int = 0,
+        limit: int = 50,
+    ) -> list[Job]:
         """See `Jobs.jobs`."""
-        where = "WHERE status = ?" if status else ""
+        where, args = _where(status, kind, parent)
         sql = f"SELECT row, number FROM jobs {where} ORDER BY created_at DESC, id DESC LIMIT ? OFFSET ?"  # noqa: S608  # our own text
-        return self._rows(sql, *((status,) if status else ()), limit, first)
+        return self._rows(sql, *args, limit, first)
 
-    def count(self, status: JobStatus | None = None) -> int:
+    def count(self, status: JobStatus | None = None, *, kind: JobKind | None = None, parent: str | None = None) -> int:
         """See `Jobs.count`."""
-        where, args = ("WHERE status = ?", (status,)) if status else ("", ())
+        where, args = _where(status, kind, parent)
         with self._db.reading() as conn:
             return conn.execute(f"SELECT count(*) FROM jobs {where}", args).fetchone()[0]  # noqa: S608  # our own text
 
@@ -173,6 +182,14 @@ class SqliteJobs:
 
 
 # --- rows -------------------------------------------------------------------------------------------------------------
+
+
+def _where(status: JobStatus | None, kind: JobKind | None, parent: str | None) -> tuple[str, tuple[str, ...]]:
+    """SQL that chooses jobs. Kind and parent stand in the row alone: jobs are few beside runs."""
+    asked = (("status", status), (f"{_IN_ROW} '$.kind')", kind), (f"{_IN_ROW} '$.parent')", parent))
+    set_ = [(test, value) for test, value in asked if value is not None]
+    where = " AND ".join(f"{test} = ?" for test, _ in set_)
+    return f"WHERE {where}" if where else "", tuple(value for _, value in set_)
 
 
 def _write(conn: Connection, job: Job, owner: Owner | None) -> Job:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from agentloupe.engine.compare import Comparison, Row, summarise
+from agentloupe.engine.compare import Comparison, Path, Row, summarise
+from agentloupe.engine.views.lines import lines_of
+from agentloupe.ports.recording import Recording
 from agentloupe.server.context import Context, First, Here, RunId
 from agentloupe.server.documents import page, run_document, run_short
 from agentloupe.server.reply import reply
@@ -17,6 +20,7 @@ from agentloupe.verbs.comparing import compare, detail, side_of
 from agentloupe.verbs.pricing import price_table
 from agentloupe.words.errors import NotFound, UsageError
 from agentloupe.words.run import Run, RunFilter
+from agentloupe.words.step import Step
 
 __all__ = ["router"]
 
@@ -24,6 +28,8 @@ router = APIRouter(prefix="/api", tags=["comparing"])
 
 _FAMILY: Final = 500
 _MANY: Final = 50
+_LINED: Final = 40
+"""Steps of a stretch that say what they did: for that their bodies are read."""
 Id = Annotated[str, Query(max_length=500)]
 
 
@@ -52,7 +58,9 @@ def compare_runs(
     found = _compared(here, a, b)
     numbered = list(enumerate(found.rows))
     chosen = numbered if only is None else [(at, row) for at, row in numbered if row.status != "same"]
-    rows = [_row(at, row) for at, row in chosen[first : first + limit]]
+    shown = chosen[first : first + limit]
+    lines = _lines(here, [row for _, row in shown])
+    rows = [_row(at, row, lines) for at, row in shown]
     return reply(page(rows, len(chosen), first) | {"header": _header(here, found)})
 
 
@@ -62,8 +70,25 @@ def _header(here: Context, found: Comparison) -> dict[str, Any]:
     return told | {"left": run_document(here, found.left), "right": run_document(here, found.right)}
 
 
-def _row(at: int, row: Row) -> dict[str, Any]:
-    return {"row": at, **row.as_json()}
+def _lines(here: Context, rows: Sequence[Row]) -> tuple[Mapping[int, str], Mapping[int, str]]:
+    """What the steps of some rows did, by side and index."""
+    left = [row.left for row in rows if row.left is not None]
+    right = [row.right for row in rows if row.right is not None]
+    return _lines_of(here, left), _lines_of(here, right)
+
+
+def _lines_of(here: Context, steps: Sequence[Step]) -> Mapping[int, str]:
+    if not steps:
+        return {}
+    return lines_of(steps, Recording(steps[0].run_id, (), here.store.get, f"run {steps[0].run_id}"))
+
+
+def _row(at: int, row: Row, lines: tuple[Mapping[int, str], Mapping[int, str]]) -> dict[str, Any]:
+    told: dict[str, Any] = {"row": at, **row.as_json()}
+    for side, step, known in (("left", row.left, lines[0]), ("right", row.right, lines[1])):
+        if step is not None:
+            told[side]["line"] = known.get(step.idx, "")
+    return told
 
 
 @router.get("/compare/row", response_model=schemas.RowDetail)
@@ -85,8 +110,20 @@ def summary(here: Here, run: Annotated[list[str], Query(min_length=1, max_length
     sides = [side_of(here.store, here.reader.run(one).id, table) for one in ids]
     if not sides:
         raise UsageError("a summary needs runs", reason="no_runs")
-    told: dict[str, Any] = summarise(sides).as_json()
+    found = summarise(sides)
+    told: dict[str, Any] = found.as_json()
+    for path, shown in zip(found.paths, told["paths"], strict=True):
+        _line_stretches(here, path, shown)
     return reply(told)
+
+
+def _line_stretches(here: Context, path: Path, shown: dict[str, Any]) -> None:
+    """Puts beside the first steps of each stretch what they did. As deep as roads part, at most the number of runs."""
+    known = _lines_of(here, path.stretch[:_LINED])
+    for step, told in zip(path.stretch, shown["stretch"], strict=True):
+        told["line"] = known.get(step.idx, "")
+    for child, below in zip(path.children, shown["children"], strict=True):
+        _line_stretches(here, child, below)
 
 
 # --- family -----------------------------------------------------------------------------------------------------------

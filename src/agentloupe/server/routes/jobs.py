@@ -140,9 +140,13 @@ def list_jobs(
 
 
 @router.get("/jobs/stream", response_class=Response, responses=EVENTS)
-def jobs_stream(here: Here, last_event_id: LastEventId = None) -> Response:
-    """All jobs as they change: `job` {job}. The id is the job's number."""
-    return stream_of(here, JobFeed(here, None, int(last_event_id) if last_event_id is not None else 0))
+def jobs_stream(
+    here: Here,
+    last_event_id: LastEventId = None,
+    since: Annotated[int, Query(ge=0, le=2**53, description="Job number up to which everything is known.")] = 0,
+) -> Response:
+    """All jobs as they change: `job` {job}. The id is the job's number; `Last-Event-ID` goes over `since`."""
+    return stream_of(here, JobFeed(here, None, int(last_event_id) if last_event_id is not None else since))
 
 
 @router.get("/jobs/{job_id}", response_model=schemas.Job)
@@ -198,14 +202,16 @@ def workers(here: Here) -> Response:
     )
 
 
-@router.get("/reports", response_model=schemas.Reports)
+@router.get("/reports", response_model=schemas.ReportPage)
 def reports(
     here: Here,
     run: Annotated[str | None, Query(max_length=500, description="Only replays of this run.")] = None,
+    first: First = 0,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
 ) -> Response:
     """Replays that were done as jobs, newest first."""
-    return reply({"items": [_report(job) for job in replays_of(here, run)[:limit]]})
+    done, total = replays_of(here, run, first=first, limit=limit)
+    return reply(page([_report(job) for job in done], total, first))
 
 
 @router.get("/reports/{job_id}", response_model=schemas.Report)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from starlette.exceptions import HTTPException
-from starlette.responses import FileResponse, HTMLResponse, Response
+from starlette.responses import FileResponse, HTMLResponse, RedirectResponse, Response
 
 from agentloupe.server.context import Here
 
@@ -25,6 +25,13 @@ _NONE: Final = """<!doctype html>
 then reload. The API is at <a href="/api/openapi.json">/api/openapi.json</a>.</p>
 </html>
 """
+
+
+@router.get("/diff")
+def diff(request: Request) -> Response:
+    """The address of a comparison that a fork answers with; the page calls it `/compare`."""
+    query = request.url.query
+    return RedirectResponse("/compare" + (f"?{query}" if query else ""), 307)
 
 
 @router.get("/{path:path}")

@@ -66,10 +66,11 @@ def _document(here: Context) -> dict[str, Any]:
     except LoupeError as wrong:
         found, problem = here.settings, wrong.message
     files = files_of(here.settings.root)
+    own: dict[str, Any] = {"currency": "USD", "per": "1M tokens", "models": []}
     try:
         own = prices_told(files)
     except LoupeError as wrong:
-        own, problem = {"currency": "USD", "per": "1M tokens", "models": []}, problem or wrong.message
+        problem = problem or wrong.message
     library = {"own_file": _own_file(files), "variable": "LOUPE_PRICES", "library": "genai-prices"}
     return {
         "items": [*_general(files, found), *_server(files, found.server)],

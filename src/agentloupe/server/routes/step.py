@@ -30,8 +30,10 @@ router = APIRouter(prefix="/api/runs/{run_id}/steps/{idx}", tags=["steps"])
 _PART: Final = 200_000
 """Characters of a part of a message; what is longer is a download."""
 _SAMPLES: Final = 200
-_FILLED: Final = 25
-"""Of these, how many tell their parts: for that a whole request is read."""
+_TOKENS: Final = 3_000_000
+"""Tokens of requests that are read to tell their parts; where all samples have more, evenly chosen ones tell them."""
+_UNKNOWN: Final = 4000
+"""Tokens that a request is taken for that nobody counted."""
 _APART: Final = frozenset({"messages", "input", "contents", "tools", "system", "instructions", "systemInstruction"})
 
 
@@ -132,7 +134,9 @@ def step_context(here: Here, run_id: RunId, idx: Idx) -> Response:
     at = next(place for place, one in enumerate(models) if one.idx == idx)
     total, parts = _filled(opened, step)
     growth = [models[place] for place in window.sampled(len(models), _SAMPLES, at)]
-    filled = {growth[place].idx for place in window.sampled(len(growth), _FILLED, 0)}
+    tokens = sum(one.input_tokens or _UNKNOWN for one in growth)
+    fits = max(len(growth) * _TOKENS // tokens, 3) if tokens > _TOKENS else len(growth)
+    filled = {growth[place].idx for place in window.sampled(len(growth), fits, 0)}
     return reply(
         {
             "total": total,

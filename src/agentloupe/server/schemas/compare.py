@@ -25,6 +25,10 @@ class StepName(Document):
     status: str
     source: str
     error_class: str | None
+    line: str = Field(
+        description="What it did, in one short line; empty where that is not known, or far down in a long stretch.",
+        examples=['{"city": "Beijing"} -> {"temp_c": 11.9}'],
+    )
 
 
 class Row(Document):

@@ -18,7 +18,7 @@ __all__ = [
     "Job",
     "JobPage",
     "ReplayBody",
-    "Reports",
+    "ReportPage",
     "Started",
     "Workers",
 ]
@@ -200,10 +200,8 @@ class Report(Document):
     report: Json | None
 
 
-class Reports(Document):
+class ReportPage(Page[Report]):
     """Replays that were done, newest first."""
-
-    items: list[Report]
 
 
 class ToolRow(Document):
