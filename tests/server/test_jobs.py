@@ -273,7 +273,10 @@ def test_jobs_are_listed_and_their_changes_are_told(client: TestClient, store: S
 
     app: Any = client.app
     feed = JobFeed(app.state.context, None, 0)
-    assert [d["job"]["id"] for _, _, d in read(feed.take())] == ids
+    told = read(feed.take())
+    assert [d["job"]["id"] for _, _, d in told] == ids
+    later = JobFeed(app.state.context, None, int(told[0][1] or 0))
+    assert [d["job"]["id"] for _, _, d in read(later.take())] == ids[1:]
     assert feed.take() == []
     with worker(store):
         ended(client, ids[0])
@@ -399,7 +402,11 @@ def test_own_code_is_forked_and_replayed_by_the_worker_that_has_it(
             good(client.post(f"/api/runs/{run}/fork", json={"from_step": "start", "engine": "own"}))["job"]["id"],
         )
         assert fork["status"] == "done", fork
-    report = good(client.get(f"/api/reports?run={run}"))["items"][0]
+    assert good(client.get("/api/reports?first=1"))["items"] == []
+    assert good(client.get("/api/reports?run=another"))["total"] == 0
+    found = good(client.get(f"/api/reports?run={run}"))
+    assert (found["total"], found["next"]) == (1, None)
+    report = found["items"][0]
     assert report["run_id"] == run
     assert report["passed"] is True
     assert good(client.get(f"/api/runs/{run}"))["badges"]["replay"]["passed"] is True

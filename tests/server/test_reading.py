@@ -110,6 +110,23 @@ def test_the_window_is_shared_out(client: TestClient, run: str) -> None:
     assert {"tool schemas", "system", "user", "assistant", "tool"} == {part["role"] for part in found["parts"]}
     assert [point["idx"] for point in found["growth"]] == [0, 3, 5]
     assert found["reported"]
+    assert all(point["parts"] for point in found["growth"])
+
+
+def test_a_run_with_too_much_text_tells_the_parts_of_some_samples(
+    client: TestClient, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Maker("long")
+    for turn in range(9):
+        made.model(
+            [{"role": "user", "content": f"{n}"} for n in range(turn + 1)], {"role": "assistant", "content": "a"}
+        )
+    put(store, made.finish())
+    monkeypatch.setattr("agentloupe.server.routes.step._TOKENS", 1)
+    monkeypatch.setattr("agentloupe.server.routes.step._LEAST", 4)
+    growth = good(client.get("/api/runs/long/steps/8/context"))["growth"]
+    assert [point["idx"] for point in growth if point["parts"]] == [0, 4, 8]
+    assert [point["idx"] for point in growth] == list(range(9))
 
 
 def test_a_step_differs_from_the_one_before(client: TestClient, fork: str, run: str) -> None:

@@ -42,6 +42,7 @@ def test_filters_narrow_the_list(client: TestClient, store: Store) -> None:
     assert [r["id"] for r in good(client.get("/api/runs?tag=special"))["items"]] == ["two"]
     assert [r["id"] for r in good(client.get("/api/runs?tool=get"))["items"]] == ["one"]
     assert [r["id"] for r in good(client.get("/api/runs?q=tw"))["items"]] == ["two"]
+    assert [r["id"] for r in good(client.get("/api/runs?q=WO"))["items"]] == ["two"]  # a part of its name
     assert good(client.get("/api/runs?since=2026-04-02"))["total"] == 0
     assert good(client.get("/api/runs?until=2026-04-02T00:00:00Z"))["total"] == 2
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentloupe.engine.project import Projector
@@ -16,7 +16,7 @@ from agentloupe.ports.protocols import Store
 from agentloupe.store.opening import open_url
 from agentloupe.words.errors import StoreReadOnly
 from agentloupe.words.run import RunFilter
-from tests.made import Maker
+from tests.made import Maker, sealed
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -143,3 +143,49 @@ def test_a_file_of_the_version_before_is_brought_up_to_date(tmp_path: Path) -> N
     assert ("x", 2) in store.facets("tag")
     assert store.check() == []
     store.close()
+
+
+# --- by a text --------------------------------------------------------------------------------------------------------
+
+NAMES = ("Weather report", "weather", "50% off_line", "Ärger", "a'b\"c", "x")
+IDS = ("weather-1", "weather-2", "report-1", "x%-1", "b-1", "b-2", "b-3", "zz-1")
+
+
+@pytest.fixture(scope="module")
+def named(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Store, Store]]:
+    """The same runs in memory and in a file."""
+    stores = open_url("memory:"), open_url(tmp_path_factory.mktemp("named") / "runs.db")
+    for at, run_id in enumerate(IDS):
+        made = Maker(NAMES[at % len(NAMES)], None, tags=["odd" if at % 2 else "even"])
+        made.finish()
+        recording = sealed(run_id, made.drafts, made.bodies)
+        for one in stores:
+            one.insert(run_id, recording.events, recording.get, Projector)
+    yield stores
+    for one in stores:
+        one.close()
+
+
+@pytest.mark.parametrize("few", [0, 3, 20_000])
+@given(
+    text=st.one_of(
+        st.sampled_from(["weather", "WEATHER", "e", "b-", "%", "_", "ä", "Är", "'", '"', "x"]), st.text(max_size=4)
+    ),
+    tag=st.sampled_from([None, "odd", "even"]),
+    offset=st.integers(0, 3),
+    limit=st.sampled_from([1, 3, 50, None]),
+    prefix=st.sampled_from([None, None, "b", "weather"]),
+)
+@settings(max_examples=60, deadline=None)
+def test_a_text_finds_ids_by_their_beginning_and_names_by_any_part(
+    named: tuple[Store, Store], few: int, text: str, tag: str | None, offset: int, limit: int | None, prefix: str | None
+) -> None:
+    wanted = RunFilter(text=text or None, tag=tag, offset=offset, limit=limit, id_prefix=prefix)
+    plain, sql = named
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("agentloupe.store.textsearch._FEW", few)
+        found = [run.id for run in sql.runs(wanted)]
+        assert found == [run.id for run in plain.runs(wanted)]
+        assert sql.count(wanted) == plain.count(wanted)
+    if text == "WEATHER" and (tag, offset, limit, prefix) == (None, 0, None, None):
+        assert set(found) == {"weather-1", "weather-2", "b-3", "zz-1"}

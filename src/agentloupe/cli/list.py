@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, get_args
 
 import typer
 
 from agentloupe.cli.common import AsJson, Database, Debug, opened
 from agentloupe.cli.output import Output, harmless
 from agentloupe.cli.views import cost_text, counts_text, run_json, status_style, tokens_text
-from agentloupe.importers.times import bound
 from agentloupe.ports.protocols import Store
-from agentloupe.words.errors import StoreError, UsageError
-from agentloupe.words.run import STATUSES, Run, RunFilter
+from agentloupe.verbs.choosing import chosen_runs
+from agentloupe.words.errors import StoreError
+from agentloupe.words.run import STATUSES, Coverage, Run, RunFilter
 
 
 def command(
@@ -23,6 +23,17 @@ def command(
     error: Annotated[str | None, typer.Option(help="Only runs with a step that failed with this error class.")] = None,
     task: Annotated[str | None, typer.Option(help="Only runs of this task.")] = None,
     parent: Annotated[str | None, typer.Option(help="Only forks of this run.")] = None,
+    trace: Annotated[str | None, typer.Option(help="Only runs of this trace.")] = None,
+    model: Annotated[str | None, typer.Option(help="Only runs that asked this model.")] = None,
+    coverage: Annotated[
+        str | None, typer.Option(help=f"Only runs of this coverage: {', '.join(get_args(Coverage))}.")
+    ] = None,
+    misses: Annotated[bool, typer.Option("--misses", help="Only forks that had a miss.")] = False,
+    forks: Annotated[bool, typer.Option("--forks", help="Only runs that forks were made of.")] = False,
+    text: Annotated[
+        str | None,
+        typer.Option("--find", metavar="TEXT", help="Only runs whose id begins with this, or whose name holds it."),
+    ] = None,
     since: Annotated[
         str | None,
         typer.Option(
@@ -43,9 +54,7 @@ def command(
 
     Example: agentloupe list --tag fork -n 10
     """
-    if status is not None and status not in STATUSES:
-        raise UsageError(f"no such status: {status}", hint=f"one of {', '.join(STATUSES)}")
-    wanted = RunFilter(
+    wanted = chosen_runs(
         agent=agent,
         status=status,
         tag=tag,
@@ -53,10 +62,17 @@ def command(
         error=error,
         task_id=task,
         parent_run_id=parent,
-        since=_bound("--since", since),
-        until=_bound("--until", until),
+        trace_id=trace,
+        model=model,
+        coverage=coverage,
+        missed=misses,
+        forked=forks,
+        text=text,
+        since=since,
+        until=until,
         limit=limit,
         offset=offset,
+        spelled="--{}".format,
     )
     out = Output(as_json)
     try:
@@ -83,15 +99,6 @@ def command(
         _table(out, runs, cost=cost)
         if offset + len(runs) < total or offset:
             out.line(f"{offset + 1} to {offset + len(runs)} of {total}")
-
-
-def _bound(option: str, text: str | None) -> str | None:
-    if text is None:
-        return None
-    try:
-        return bound(text)
-    except ValueError as wrong:
-        raise UsageError(f"{option} {text}: {wrong}", hint="for instance 2026-03-29T02:30:00+01:00") from wrong
 
 
 def _priced(store: Store, runs: list[Run]) -> list[Run]:

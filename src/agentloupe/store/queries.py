@@ -18,6 +18,7 @@ __all__ = [
     "UNCOUNTED",
     "Facet",
     "FacetKey",
+    "conditions",
     "facets_of_run",
     "facets_of_steps",
     "matches",
@@ -121,6 +122,27 @@ def wanted_facets(wanted: RunFilter) -> list[FacetKey]:
     return [(kind, value) for kind, value in asked if value is not None]
 
 
+def conditions(wanted: RunFilter, at: str, facets: Iterable[FacetKey] | None = None) -> tuple[list[str], list[object]]:
+    """SQL tests of everything that a filter asks for, its text apart, and their arguments.
+
+    `at`: the table that gives `started_at` and `rid`; the run itself is `r`. `facets`: those to test; default: all.
+    """
+    where = ["r.row IS NOT NULL"]
+    args: list[object] = []
+    for kind, value in wanted_facets(wanted) if facets is None else facets:
+        has = "EXISTS (SELECT 1 FROM facets g WHERE g.kind = ? AND g.value = ?"
+        where.append(f"{has} AND g.started_at = {at}.started_at AND g.rid = {at}.rid)")
+        args += [int(kind), value]
+    for test, value in ((">=", wanted.since), ("<", wanted.until)):
+        if value is not None:
+            where.append(f"{at}.started_at {test} ?")
+            args.append(value)
+    if wanted.id_prefix is not None:
+        where.append("r.id >= ? AND r.id < ?")
+        args += [wanted.id_prefix, wanted.id_prefix + "\U0010ffff"]
+    return where, args
+
+
 def select_runs(
     what: str, wanted: RunFilter, *, paged: bool = True, rarest: Mapping[FacetKey, int] | None = None
 ) -> tuple[str, list[object]]:
@@ -141,20 +163,9 @@ def select_runs(
         order = "f.started_at DESC, f.rid DESC"
         where.append("f.kind = ? AND f.value = ?")
         args += [int(facets[0][0]), facets[0][1]]
-    at = "f" if facets else "r"
-    for kind, value in facets[1:]:
-        where.append(
-            "EXISTS (SELECT 1 FROM facets g WHERE g.kind = ? AND g.value = ?"
-            " AND g.started_at = f.started_at AND g.rid = f.rid)"
-        )
-        args += [int(kind), value]
-    for test, value in ((">=", wanted.since), ("<", wanted.until)):
-        if value is not None:
-            where.append(f"{at}.started_at {test} ?")
-            args.append(value)
-    if wanted.id_prefix is not None:
-        where.append("r.id >= ? AND r.id < ?")
-        args += [wanted.id_prefix, wanted.id_prefix + "\U0010ffff"]
+    more, bound = conditions(wanted, "f" if facets else "r", facets[1:])
+    where += more[1:]
+    args += bound
     sql = f"SELECT {what} FROM {source} WHERE {' AND '.join(where)}"  # noqa: S608  # columns and operators are ours, values are bound
     if what.startswith("count"):
         return sql, args
@@ -176,4 +187,11 @@ def matches(run: Run, facets: set[FacetKey], wanted: RunFilter) -> bool:
         return False
     if wanted.until is not None and run.started_at >= wanted.until:
         return False
+    if wanted.text is not None and not (run.id.startswith(wanted.text) or _lower(wanted.text) in _lower(run.name)):
+        return False
     return wanted.id_prefix is None or run.id.startswith(wanted.id_prefix)
+
+
+def _lower(text: str) -> str:
+    """ASCII letters in lower case, others as they are: what SQLite's `lower` does."""
+    return "".join(letter.lower() if letter.isascii() else letter for letter in text)

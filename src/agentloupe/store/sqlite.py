@@ -30,6 +30,7 @@ from agentloupe.store.rows import run_from, step_from
 from agentloupe.store.schema import event_key, keys_of_run
 from agentloupe.store.sealing import together
 from agentloupe.store.spool import left, read, remove
+from agentloupe.store.textsearch import count_found, select_found
 from agentloupe.store.writer import SqliteWriter, settle_all
 from agentloupe.words.errors import Corrupt, LoupeError, OwnerAlive, RunNotFound, StoreError
 from agentloupe.words.event import Draft, Event, Head
@@ -252,8 +253,11 @@ class SqliteStore:
         by_hand = wanted.status in {"running", "interrupted"}
         facets = wanted_facets(wanted)
         with self._db.reading() as conn:
-            rarest = how_many(conn, facets) if len(facets) > 1 else None
-            sql, args = select_runs(_COLUMNS, wanted, paged=not by_hand, rarest=rarest)
+            if wanted.text is not None:
+                sql, args = select_found(conn, _COLUMNS, wanted, paged=not by_hand)
+            else:
+                rarest = how_many(conn, facets) if len(facets) > 1 else None
+                sql, args = select_runs(_COLUMNS, wanted, paged=not by_hand, rarest=rarest)
             found = [_run(row) for row in _rows(conn, sql, args)]
         if not by_hand:
             return found
@@ -265,11 +269,12 @@ class SqliteStore:
         self._settle()
         wanted = wanted or RunFilter()
         if wanted.status in {"running", "interrupted"}:
-            sql, args = select_runs(_COLUMNS, wanted, paged=False)
             with self._db.reading() as conn:
+                found = select_found(conn, _COLUMNS, wanted, paged=False) if wanted.text is not None else None
+                sql, args = found or select_runs(_COLUMNS, wanted, paged=False)
                 return sum(_run(row).status == wanted.status for row in _rows(conn, sql, args))
         with self._db.reading() as conn:
-            return count_runs(conn, wanted, most)
+            return (count_runs if wanted.text is None else count_found)(conn, wanted, most)
 
     def facets(self, name: str, limit: int = 50) -> list[tuple[str, int]]:
         """See `ports.Store.facets`."""

@@ -115,6 +115,7 @@ class RunFilter:
         model: a model that was asked, in any step.
         missed: only forks that had a miss. forked: only runs that forks were made of.
         name: the whole name.
+        text: the beginning of an id, or a part of a name; ASCII letters of a name in either case.
         error: class of an error that happened in it.
     """
 
@@ -131,6 +132,7 @@ class RunFilter:
     missed: bool = False
     forked: bool = False
     name: str | None = None
+    text: str | None = None
     since: str | None = None
     until: str | None = None
     id_prefix: str | None = None

@@ -9,6 +9,7 @@ const step = (name: string, source = 'live', kind = 'tool') => ({
   status: 'ok',
   source,
   error_class: null,
+  line: '',
 });
 const leaf = (names: string[], runs: string[], source = 'live'): Path => ({
   stretch: names.map(name => step(name, source)),

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from agentloupe.engine.views.documents import plain
-from agentloupe.importers.times import bound
 from agentloupe.ports.recording import Recording
 from agentloupe.server.context import Context, First, Here, RunId
 from agentloupe.server.documents import page, run_document, run_short
 from agentloupe.server.jobs import replay_badge
 from agentloupe.server.reply import reply
 from agentloupe.server.schemas import runs as schemas
+from agentloupe.verbs.choosing import chosen_runs
 from agentloupe.verbs.deleting import delete_run
-from agentloupe.words.errors import Damaged, UsageError
+from agentloupe.words.errors import Damaged
 from agentloupe.words.jsontext import Json
 from agentloupe.words.run import Coverage, Run, RunFilter, RunStatus
 
@@ -53,13 +52,13 @@ def list_runs(
     forks: Annotated[bool, Query(description="Only runs that forks were made of.")] = False,
     since: Moment = None,
     until: Moment = None,
-    q: Annotated[str | None, Query(max_length=500, description="Beginning of an id, or a whole name.")] = None,
+    q: Annotated[str | None, Query(max_length=500, description="Beginning of an id, or a part of a name.")] = None,
     facets: Annotated[bool, Query(description="With values to filter by.")] = False,
     first: First = 0,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
 ) -> Response:
     """Runs, newest first; every filter that is set must match."""
-    wanted = RunFilter(
+    wanted = chosen_runs(
         status=status,
         agent=agent,
         tool=tool,
@@ -72,24 +71,17 @@ def list_runs(
         coverage=coverage,
         missed=misses,
         forked=forks,
-        since=_bound("since", since),
-        until=_bound("until", until),
+        since=since,
+        until=until,
+        text=q,
         offset=first,
         limit=limit,
     )
-    if q:
-        wanted = _named(here, wanted, q)
     found = here.reader.priced(here.store.runs(wanted))
     items = [run_document(here, run) for run in found]
     total = max(here.store.count(wanted, most=_COUNTED), first + len(items))
     capped = total >= _COUNTED and len(items) == limit
     return reply(page(items, total, first, capped=capped, facets=_facets(here) if facets else None))
-
-
-def _named(here: Context, wanted: RunFilter, text: str) -> RunFilter:
-    """Runs whose id begins with a text; where there are none, those of that name."""
-    by_id = replace(wanted, id_prefix=text)
-    return by_id if here.store.count(by_id, most=1) else replace(wanted, name=text)
 
 
 def _facets(here: Context) -> dict[str, Any]:
@@ -98,15 +90,6 @@ def _facets(here: Context) -> dict[str, Any]:
         title: [{"value": value, "count": count} for value, count in here.store.facets(name, _VALUES)]
         for title, name in names.items()
     }
-
-
-def _bound(name: str, text: str | None) -> str | None:
-    if text is None:
-        return None
-    try:
-        return bound(text)
-    except ValueError as wrong:
-        raise UsageError(f"{name}: {wrong}", hint="for instance 2026-03-29T02:30:00+01:00", reason="time") from wrong
 
 
 @router.get("/{run_id}", response_model=schemas.RunDetail)

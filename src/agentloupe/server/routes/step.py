@@ -32,6 +32,7 @@ _PART: Final = 200_000
 _SAMPLES: Final = 200
 _TOKENS: Final = 3_000_000
 """Tokens of requests that are read to tell their parts; where all samples have more, evenly chosen ones tell them."""
+_LEAST: Final = 10
 _UNKNOWN: Final = 4000
 """Tokens that a request is taken for that nobody counted."""
 _APART: Final = frozenset({"messages", "input", "contents", "tools", "system", "instructions", "systemInstruction"})
@@ -135,7 +136,7 @@ def step_context(here: Here, run_id: RunId, idx: Idx) -> Response:
     total, parts = _filled(opened, step)
     growth = [models[place] for place in window.sampled(len(models), _SAMPLES, at)]
     tokens = sum(one.input_tokens or _UNKNOWN for one in growth)
-    fits = max(len(growth) * _TOKENS // tokens, 3) if tokens > _TOKENS else len(growth)
+    fits = max(len(growth) * _TOKENS // tokens, _LEAST) if tokens > _TOKENS else len(growth)
     filled = {growth[place].idx for place in window.sampled(len(growth), fits, 0)}
     return reply(
         {

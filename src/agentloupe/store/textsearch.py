@@ -1,0 +1,170 @@
+"""Runs by a text: those whose id begins with it, and those whose name holds it.
+
+Names are looked through as the table of counts holds them, each once, so that a million runs with a few names cost
+nothing. What is found is put in order at once where it is little. Where it is much, a list is walked, newest first: along
+the rarest thing that is asked for besides, along each of the names, or along all runs, and each run is tested.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import orjson
+
+from agentloupe.store.counting import how_many
+from agentloupe.store.database import Connection
+from agentloupe.store.queries import Facet, FacetKey, conditions, wanted_facets
+from agentloupe.words.run import RunFilter
+
+__all__ = ["count_found", "select_found"]
+
+_FEW = 20_000
+"""Runs that are put in order together."""
+_MANY_NAMES = 400
+"""Names that are walked along one by one; SQLite takes no more than 500 selects as one."""
+_ROWS = 20_000
+"""Rows that are fetched, over all names, for one page."""
+_NEWEST = "ORDER BY f.started_at DESC, f.rid DESC"
+
+_Sql = tuple[str, list[object]]
+
+
+class _Found(NamedTuple):
+    """What a text finds: names, how many runs have them, and how many ids begin with it (as far as it matters)."""
+
+    text: str
+    names: Sequence[str]
+    named: int
+    by_id: int
+
+    @property
+    def few(self) -> bool:
+        return self.named + self.by_id <= _FEW
+
+
+def _looked_up(conn: Connection, wanted: RunFilter) -> _Found:
+    text = wanted.text or ""
+    rows = conn.execute(
+        "SELECT value, runs FROM facet_counts WHERE kind = ? AND instr(lower(value), lower(?)) > 0",
+        (int(Facet.NAME), text),
+    ).fetchall()
+    by_id = conn.execute(
+        "SELECT count(*) FROM (SELECT 1 FROM runs WHERE id >= ? AND id < ? LIMIT ?)", (*_ids(text), _FEW + 1)
+    ).fetchone()[0]
+    return _Found(text, [name for name, _ in rows], sum(runs for _, runs in rows), by_id)
+
+
+def _ids(text: str) -> tuple[str, str]:
+    return text, text + "\U0010ffff"
+
+
+def _with_name(found: _Found) -> _Sql:
+    sql = "SELECT started_at, rid FROM facets WHERE kind = ? AND value IN (SELECT value FROM json_each(?))"
+    return sql, [int(Facet.NAME), orjson.dumps(found.names).decode()]
+
+
+def _with_id(found: _Found) -> _Sql:
+    return "SELECT started_at, rid FROM runs WHERE id >= ? AND id < ? AND row IS NOT NULL", [*_ids(found.text)]
+
+
+def _test(found: _Found) -> _Sql:
+    """A test of one run `f`: by its id, then by each of the names."""
+    by_id = "EXISTS (SELECT 1 FROM runs p WHERE p.rid = f.rid AND p.id >= ? AND p.id < ?)"
+    by_name = (
+        "EXISTS (SELECT 1 FROM json_each(?) j CROSS JOIN facets g ON g.kind = ? AND g.value = j.value"
+        " AND g.started_at = f.started_at AND g.rid = f.rid)"
+    )
+    return f"({by_id} OR {by_name})", [*_ids(found.text), orjson.dumps(found.names).decode(), int(Facet.NAME)]
+
+
+def _tests(wanted: RunFilter, facets: Sequence[FacetKey] | None = None) -> _Sql:
+    """Tests of everything else that is asked for, without a look at the run itself: what has facets has a row."""
+    where, args = conditions(wanted, "f", facets)
+    through = "EXISTS (SELECT 1 FROM runs r WHERE r.rid = f.rid AND"
+    asked = [f"{through} {test})" if test.startswith("r.") else test for test in where[1:]]
+    return " AND ".join(["1", *asked]), args
+
+
+# --- pages ------------------------------------------------------------------------------------------------------------
+
+
+def select_found(conn: Connection, what: str, wanted: RunFilter, *, paged: bool) -> tuple[str, list[object]]:
+    """SQL and its arguments that select `what` (columns of runs `r`) of the runs that `wanted.text` finds, newest first."""
+    found = _looked_up(conn, wanted)
+    first, args = _walk(conn, wanted, found) if paged else _together(wanted, found)
+    if paged:
+        first = f"{first} {_NEWEST} LIMIT ? OFFSET ?"
+        args += [-1 if wanted.limit is None else wanted.limit, wanted.offset]
+    return f"SELECT {what} FROM ({first}) f JOIN runs r ON r.rid = f.rid {_NEWEST}", args  # noqa: S608  # our own text
+
+
+def _walk(conn: Connection, wanted: RunFilter, found: _Found) -> _Sql:
+    """The cheapest way to the newest ones."""
+    if found.few or len(found.names) > _MANY_NAMES:
+        return _together(wanted, found)
+    counted = how_many(conn, wanted_facets(wanted))
+    if counted:
+        return _along(min(counted, key=counted.__getitem__), wanted, found)
+    if wanted.limit is not None and found.by_id <= _FEW and len(found.names) * (wanted.offset + wanted.limit) <= _ROWS:
+        return _by_names(wanted, found)
+    test, args = _test(found)
+    tests, more = _tests(wanted)
+    return f"SELECT f.started_at, f.rid FROM runs f WHERE f.row IS NOT NULL AND {test} AND {tests}", [*args, *more]  # noqa: S608  # our own text
+
+
+def _together(wanted: RunFilter, found: _Found) -> _Sql:
+    named, args = _with_name(found)
+    by_id, ids = _with_id(found)
+    tests, more = _tests(wanted)
+    sql = f"SELECT f.started_at, f.rid FROM ({named} UNION {by_id}) f WHERE {tests}"  # noqa: S608  # our own text
+    return sql, [*args, *ids, *more]
+
+
+def _along(rarest: FacetKey, wanted: RunFilter, found: _Found) -> _Sql:
+    test, args = _test(found)
+    tests, more = _tests(wanted, [facet for facet in wanted_facets(wanted) if facet != rarest])
+    sql = f"SELECT f.started_at, f.rid FROM facets f WHERE f.kind = ? AND f.value = ? AND {tests} AND {test}"  # noqa: S608  # our own text
+    return sql, [int(rarest[0]), rarest[1], *more, *args]
+
+
+def _by_names(wanted: RunFilter, found: _Found) -> _Sql:
+    """Of each name, and of the ids, as many as the page could need."""
+    tests, more = _tests(wanted)
+    most = wanted.offset + (wanted.limit or 0)
+    by_id, args = _with_id(found)
+    parts = [f"SELECT f.started_at, f.rid FROM ({by_id}) f WHERE {tests}"]  # noqa: S608  # our own text
+    args += more
+    one = f"SELECT f.started_at, f.rid FROM facets f WHERE f.kind = ? AND f.value = ? AND {tests} {_NEWEST} LIMIT ?"  # noqa: S608  # ours
+    for name in found.names:
+        parts.append(f"SELECT * FROM ({one})")  # noqa: S608  # our own text
+        args += [int(Facet.NAME), name, *more, most]
+    return f"SELECT f.started_at, f.rid FROM ({' UNION '.join(parts)}) f", args  # noqa: S608  # our own text
+
+
+# --- how many ---------------------------------------------------------------------------------------------------------
+
+
+def count_found(conn: Connection, wanted: RunFilter, most: int | None) -> int:
+    """How many runs the text finds; counting stops at `most`, where there is one."""
+    found = _looked_up(conn, wanted)
+    counted = how_many(conn, wanted_facets(wanted))
+    rarest = min(counted, key=counted.__getitem__, default=None)
+    if rarest is not None and counted[rarest] * max(len(found.names), 1) < found.named + found.by_id:
+        sql, args = _along(rarest, wanted, found)
+    else:
+        sql, args = _one_by_one(wanted, found)
+    limited = f"SELECT count(*) FROM ({sql} LIMIT ?)"  # noqa: S608  # our own text
+    return conn.execute(limited, (*args, -1 if most is None else most)).fetchone()[0]
+
+
+def _one_by_one(wanted: RunFilter, found: _Found) -> _Sql:
+    """Each run once, in no order, so that counting can stop anywhere."""
+    named, args = _with_name(found)
+    by_id, ids = _with_id(found)
+    tests, more = _tests(wanted)
+    apart = "NOT EXISTS (SELECT 1 FROM runs p WHERE p.rid = f.rid AND p.id >= ? AND p.id < ?)"
+    sql = (
+        f"SELECT f.rid FROM ({named}) f WHERE {apart} AND {tests} UNION ALL SELECT f.rid FROM ({by_id}) f WHERE {tests}"  # noqa: S608  # ours
+    )
+    return sql, [*args, *ids, *more, *ids, *more]
