@@ -49,7 +49,7 @@ demo: $(READY)  ## record, replay, fork and compare a real agent (MODEL=scripted
 	@$(BIN)/agentloupe demo $(if $(MODEL),--model $(MODEL)) $(RUN_ARGS)
 
 test: $(READY) built  ## run the tests, in a browser too where Chromium is (TEST=path for one of them)
-	@$(BIN)/python -m pytest -n $(WORKERS) $(TEST) -m "not local_model"
+	@$(BIN)/python -m pytest -n $(WORKERS) $(TEST) -m "not local_model and not many"
 
 test-page: $(READY) built  ## run the tests of the page in a real browser (needs Chromium; says so where it is missing)
 	@LOUPE_BROWSER_REQUIRED=1 $(BIN)/python -m pytest -n $(WORKERS) tests/e2e

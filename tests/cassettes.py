@@ -43,6 +43,7 @@ class Exchange:
         return gzip.decompress(self.body) if "content-encoding" in self.headers else self.body
 
 
+@lru_cache(2)
 def cassettes(data: Path) -> list[Path]:
     """All files that hold exchanges with a model of the forms of OpenAI and Anthropic; looks at text only."""
     found = sorted(p for p in data.glob("cassettes_*/*.y*ml*"))
@@ -54,7 +55,7 @@ def _text(path: Path) -> bytes:
     return gzip.decompress(raw) if path.suffix == ".gz" else raw
 
 
-@lru_cache(4)
+@lru_cache(256)
 def read_cassette(path: Path) -> tuple[Exchange, ...]:
     """The exchanges of one file, in order, of any host; bodies that are no JSON object are left out."""
     import yaml

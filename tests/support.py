@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,3 +27,13 @@ def case_folder(number: str) -> Path:
     if len(found) != 1:
         pytest.fail(f"../shared/cases holds {len(found)} folders named {prefix}*, expected one")
     return found[0]
+
+
+def some_of(
+    cases: Iterable[tuple[Any, ...]], always: Callable[[int], bool], ids: Callable[[Any], str] = str
+) -> list[Any]:
+    """Parameters of a test that is repeated often: those whose number is not taken `always` run in `make test-all` only."""
+    return [
+        pytest.param(*case, id="-".join(map(ids, case)), marks=() if always(number) else pytest.mark.many)
+        for number, case in enumerate(cases)
+    ]

@@ -11,6 +11,7 @@ import openai
 import pytest
 
 import agentloupe as loupe
+from agentloupe.engine.ruling import Ruling
 from agentloupe.providers.loopback import HttpReply, HttpRequest, json_reply, serve
 from agentloupe.verbs.replaying import replay
 from agentloupe.words.step import Step
@@ -97,6 +98,19 @@ def test_a_replay_neither_asks_nor_waits(server: Busy, sleeps: list[float], expe
     assert seen == [expected["replay"]["text"]]
     assert server.asked - asked == expected["replay"]["network_calls"]
     assert len(sleeps) - waited == expected["replay"]["sleeps"]
+
+
+@pytest.mark.usefixtures("workdir")
+def test_a_divergence_is_not_tried_again(server: Busy, sleeps: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+    run_id = loupe.record(_agent(server.url, 2)).run_id
+    asked, waited, refused = server.asked, len(sleeps), list[str]()
+    monkeypatch.setattr(Ruling, "refuse", lambda self: refused.append("again"))
+    other = [{**MESSAGES[0], "content": "something else"}]
+    monkeypatch.setitem(globals(), "MESSAGES", other)
+    report = replay(run_id, _agent(server.url, 2))
+    assert report.divergence is not None
+    assert (report.verdict, report.divergence.kind) == ("diverged", "input_changed")
+    assert (refused, server.asked - asked, len(sleeps) - waited) == ([], 0, 0)
 
 
 @pytest.mark.usefixtures("workdir")

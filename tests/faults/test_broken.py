@@ -25,6 +25,7 @@ from agentloupe.store import open_url
 from agentloupe.verbs.sessions import RecordOpener
 from agentloupe.words.call import Call
 from tests.faults.test_disks import mounted
+from tests.support import some_of
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(60)]
 
@@ -316,12 +317,22 @@ POINTS = [
 ]
 
 
+def _named(value: Any) -> str:
+    return str(getattr(value, "__name__", value))
+
+
+INJECTED = [(point, after, program) for point in POINTS for after in (0, 2) for program in PROGRAMS]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("after", [0, 2])
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize(
+    ("point", "after", "program"),
+    some_of(INJECTED, lambda n: n % len(PROGRAMS) == n // len(PROGRAMS) % len(PROGRAMS), _named),
+)
 def test_a_bug_is_injected(
     program: Program, point: str, after: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """Each point is broken in at least two of the five programs, and each program at every fifth point; `make test-all`: all of them."""
     bare = outcome(program)
     with breaking(point, after, monkeypatch) as calls:
         assert recorded(program, Path("kept/loupe.db")) == bare
