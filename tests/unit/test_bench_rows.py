@@ -8,11 +8,15 @@ import pytest
 
 from bench import apart
 from bench.rows import NAMES
+from tests.support import some_of
+
+ALWAYS = ("fork", "headers", "request", "streams")
+"""Rows that are measured in `make test` too: of the engine, the store and the clients, with curves and with peers."""
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", some_of([(name,) for name in NAMES], lambda number: NAMES[number] in ALWAYS))
 def test_a_row_is_measured(name: str) -> None:
     found = apart.measured_here(name, 0.01, 1)
     assert found.figures
