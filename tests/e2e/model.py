@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
 
 from agentloupe.providers.scripted import ScriptedServer
 from agentloupe.providers.scripted.answers import Answer, Ask
@@ -45,11 +45,13 @@ class Model:
     Attributes:
         url: of the endpoint, ending in `/v1`.
         rule: what is answered to a question.
+        requests: every body that was sent here, in order.
     """
 
     def __init__(self) -> None:
         self.url = ""
         self.rule: Callable[[Ask], Answer] = desk_rule
+        self.requests: Sequence[Mapping[str, Any]] = ()
 
     @property
     def variables(self) -> dict[str, str]:
@@ -78,5 +80,5 @@ def modelled() -> Generator[Model]:
         return model.rule(asked)
 
     with ScriptedServer(rule) as server:
-        model.url = server.url
+        model.url, model.requests = server.url, server.requests
         yield model

@@ -16,7 +16,7 @@ from agentloupe.verbs.instrument import agent
 from agentloupe.verbs.working import AGENT, Workbench
 from tests.e2e.world import get_weather, recorded
 
-__all__ = ["Work", "jobs_in", "make_work", "trip_today", "worker"]
+__all__ = ["Work", "jobs_in", "make_work", "replayed", "trip_today", "worker"]
 
 
 def trip(cities: list[str]) -> str:
@@ -59,8 +59,8 @@ def make_work(store: Store, parent: str) -> Work:
     run = recorded(store, agent(name="trip")(trip), ["Beijing", "Shanghai"])
     return Work(
         run=run,
-        passed=_replayed(store, run, "job-passed", agent(name="trip")(trip)),
-        diverged=_replayed(store, run, "job-diverged", agent(name="trip")(trip_today)),
+        passed=replayed(store, run, "job-passed", agent(name="trip")(trip)),
+        diverged=replayed(store, run, "job-diverged", agent(name="trip")(trip_today)),
         waiting=_held(store, parent, "job-waiting", status="waiting", question=_question(parent)),
         limited=_held(
             store,
@@ -84,7 +84,8 @@ _ERROR: Final = {
 }
 
 
-def _replayed(store: Store, run: str, job_id: str, code: Any) -> str:
+def replayed(store: Store, run: str, job_id: str, code: Any) -> str:
+    """Replays a run with this code through a worker, and waits; the id of the job."""
     jobs = jobs_in(store)
     jobs.add(Job(id=job_id, kind="replay", spec={"level": "content"}, runs=(), parent=run, needs=f"{AGENT}{job_id}"))
     with worker(store, **{job_id: code}).working():

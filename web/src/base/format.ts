@@ -60,6 +60,12 @@ export function moment(iso: string | null | undefined, language: Language, now =
   return new Intl.DateTimeFormat(language, { ...day, ...year }).format(when);
 }
 
+/** The time zone that every time on the page is in, as the language names it. */
+export function zone(language: Language, when = new Date()): string {
+  const parts = new Intl.DateTimeFormat(language, { timeZoneName: 'short' }).formatToParts(when);
+  return parts.find(part => part.type === 'timeZoneName')?.value ?? 'UTC';
+}
+
 /** The part of an id that tells runs of a family apart. */
 export function shortId(id: string): string {
   const fork = id.lastIndexOf('-fork-');

@@ -23,6 +23,7 @@ _TOP: Final = ("system", "instructions", "systemInstruction", "system_instructio
 _TEXTS: Final = frozenset({"text", "input_text", "output_text", "refusal"})
 _IMAGES: Final = frozenset({"image", "image_url", "input_image"})
 _ROLES: Final[Mapping[str, str]] = {"model": "assistant", "developer": "system", "function": "tool"}
+_KNOWN: Final = frozenset({"system", "user", "assistant", "tool"})
 _REASONING: Final = frozenset({"thinking", "reasoning", "redacted_thinking"})
 
 
@@ -105,13 +106,14 @@ def _message(item: Json, path: str) -> Message:
         return Message("user", tuple(_content(item)), path, item)
     if "role" not in item and "type" in item:  # an item of a response
         return Message(_role_of_item(item), tuple(_item_parts(item)), path, item)
-    role = {"model": "assistant", "developer": "system", "function": "tool"}.get(
-        str(item.get("role")), item.get("role")
-    )
+    given = str(item.get("role") or "assistant")
+    role = _ROLES.get(given, given)
+    if role not in _KNOWN:
+        return Message(role, (Part("other", dumps(item).decode("utf-8", "backslashreplace")),), path, item)
     parts = [*_reasoning(item), *_parts_of(item)]
     if parts and all(part.type == "tool_result" for part in parts):
         role = "tool"  # Anthropic and Gemini send results as the user
-    return Message(str(role or "assistant"), tuple(parts), path, item)
+    return Message(role, tuple(parts), path, item)
 
 
 def _parts_of(item: Mapping[str, Json]) -> Iterator[Part]:

@@ -73,6 +73,8 @@ def _overview(here: Context, opened: Opened, step: Step) -> dict[str, Any]:
         "played_from": _word(attrs.get("played_from")),
         "played_step": played if isinstance(played := attrs.get("played_step"), int) else None,
         "overrides": [dict(one) for one in opened.run.overrides] if begins else [],
+        "time_flag": _word(attrs.get("time_flag")),
+        "removed": [place for place in _listed(attrs.get("removed")) if isinstance(place, str)],
         "error": whole.error,
         "problem": problem,
     }

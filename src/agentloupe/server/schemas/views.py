@@ -182,6 +182,8 @@ class Overview(Document):
     played_from: str | None = Field(description="Of an answer out of a cassette: the run that it is from.")
     played_step: int | None
     overrides: list[dict[str, Json]] = Field(description="Of the step that a fork began with: what was changed.")
+    time_flag: str | None = Field(description="Of an import: what was assumed to read its time.")
+    removed: list[str] = Field(description="Where secrets were taken out before it was stored.")
     error: str | None
     problem: str | None
 

@@ -157,7 +157,9 @@ function Loaded({ a, b, only, head, differing }: LoadedProps) {
           {t('compare.first')}
         </Tag>
         <b className="ell">
-          {head.first ? t('step.title', { step: String(head.first.left_idx) }) : t('compare.identical')}
+          {head.first
+            ? t('step.title', { step: String(head.first.left_idx) })
+            : t(head.identical ? 'compare.identical' : 'compare.sameValues')}
         </b>
         <span className="grow" />
         <Seg

@@ -26,8 +26,9 @@ const LOOKS: Readonly<Record<ComparedRow['status'], string>> = {
 export function Row({ row, cut, first, current, onPick }: RowProps) {
   const { t } = useWords();
   const missed = row.right?.source === 'miss' ? 'B' : row.left?.source === 'miss' ? 'A' : null;
+  const equal = row.notes.length > 0 ? t('compare.spelling') : t('compare.status.same');
   const said =
-    missed && row.status !== 'same' ? t('compare.missIn', { side: missed }) : t(`compare.status.${row.status}`);
+    row.status === 'same' ? equal : missed ? t('compare.missIn', { side: missed }) : t(`compare.status.${row.status}`);
   const look = missed && row.status !== 'same' ? 'ms' : LOOKS[row.status];
   return (
     <>

@@ -105,7 +105,7 @@ function Panel({ run, dialog }: PanelProps) {
       <Finder label={t('app.find')} value="" onFind={q => void navigate({ to: '/runs', search: { q } })} />
       <section className="hd" aria-label={t('fork.title', { step: String(step) })}>
         <div className="row">
-          <span className="crumb nw">
+          <span className="crumb ell">
             <Link to="/runs" search={{}}>
               {t('run.crumb')}
             </Link>

@@ -3,7 +3,7 @@ import { getRouteApi, Link, useNavigate } from '@tanstack/react-router';
 import { address, get, path } from '../../api/client';
 import { useStream } from '../../api/stream';
 import type { EventEnvelope, Job, Page, Workers } from '../../api/types';
-import { duration, moment } from '../../base/format';
+import { duration, moment, zone } from '../../base/format';
 import type { Hint } from '../../base/keys';
 import { useWords } from '../../base/words';
 import { lacksWorker, workerCommand } from '../../model/jobs';
@@ -37,7 +37,7 @@ export function JobPage() {
       <Finder label={t('app.find')} value="" onFind={q => void navigate({ to: '/runs', search: { q } })} />
       <div className="hd">
         <div className="row">
-          <span className="crumb nw">
+          <span className="crumb ell">
             <Link to="/jobs" search={{}}>
               {t('job.title')}
             </Link>
@@ -80,7 +80,7 @@ function Facts({ job }: { readonly job: Job }) {
         <dt>{t('jobs.worker')}</dt>
         <dd className="mono">{job.worker ?? t('jobs.noWorkerYet')}</dd>
         <dt>{t('jobs.begun')}</dt>
-        <dd>{moment(job.started_at, language) ?? t('jobs.notYet')}</dd>
+        <dd>{job.started_at ? `${moment(job.started_at, language)} ${zone(language)}` : t('jobs.notYet')}</dd>
         <dt>{t('jobs.took')}</dt>
         <dd>{duration(took, language) ?? t('jobs.notYet')}</dd>
       </dl>

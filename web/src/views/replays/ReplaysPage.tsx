@@ -2,7 +2,7 @@ import { useQuery } from '@tanstack/react-query';
 import { getRouteApi, Link, useNavigate } from '@tanstack/react-router';
 import { address, get } from '../../api/client';
 import type { Report, Reports } from '../../api/types';
-import { moment } from '../../base/format';
+import { moment, zone } from '../../base/format';
 import type { Hint } from '../../base/keys';
 import { useWords } from '../../base/words';
 import { fates, reportIn } from '../../model/report';
@@ -66,7 +66,7 @@ export function ReplaysPage() {
 }
 
 function Table({ items }: { readonly items: readonly Report[] }) {
-  const { t } = useWords();
+  const { t, language } = useWords();
   return (
     <>
       <table className="tbl tblwrap" aria-label={t('replay.title')}>
@@ -79,7 +79,9 @@ function Table({ items }: { readonly items: readonly Report[] }) {
               {t('report.col.agreed')}
             </th>
             <th scope="col">{t('report.col.where')}</th>
-            <th scope="col">{t('report.col.at')}</th>
+            <th scope="col">
+              {t('report.col.at')} {zone(language)}
+            </th>
           </tr>
         </thead>
         <tbody>

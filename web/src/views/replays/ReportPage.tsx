@@ -2,7 +2,7 @@ import { useQuery } from '@tanstack/react-query';
 import { getRouteApi, Link, useNavigate } from '@tanstack/react-router';
 import { get, path } from '../../api/client';
 import type { Report } from '../../api/types';
-import { moment } from '../../base/format';
+import { moment, zone } from '../../base/format';
 import { type Hint, useKeys } from '../../base/keys';
 import { useWords } from '../../base/words';
 import { quoted } from '../../model/jobs';
@@ -89,7 +89,7 @@ function Head({ stored, report }: { readonly stored: Report; readonly report: Re
   return (
     <div className="hd">
       <div className="row">
-        <span className="crumb nw">
+        <span className="crumb ell">
           <Link to="/replays" search={{}}>
             {t('replay.title')}
           </Link>
@@ -111,7 +111,8 @@ function Head({ stored, report }: { readonly stored: Report; readonly report: Re
       </div>
       <div className="row totals">
         <span>
-          {t('report.col.at')} <b>{moment(stored.at, language) ?? t('state.unknown')}</b>
+          {t('report.col.at')}{' '}
+          <b>{stored.at ? `${moment(stored.at, language)} ${zone(language)}` : t('state.unknown')}</b>
         </span>
         <span>
           {t('report.col.level')} <b>{t(`report.level.${report.level}`)}</b>

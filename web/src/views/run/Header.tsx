@@ -198,7 +198,12 @@ function Totals({ run }: { readonly run: RunDetail }) {
         {t('run.total.time')} <b>{duration(run.seconds, language) ?? t('run.stillRunning')}</b>
       </span>
       <span title={run.cost ?? undefined}>
-        {t('run.total.cost')} <b>{dollars(run.cost) ?? <Unknown />}</b>
+        {t('run.total.cost')}{' '}
+        <b>
+          {run.cost !== null && !run.cost_complete
+            ? t('run.atLeast', { cost: dollars(run.cost) ?? '' })
+            : (dollars(run.cost) ?? <Unknown />)}
+        </b>
       </span>
       {run.parent_run_id && run.new_cost !== null && (
         <span title={run.new_cost}>

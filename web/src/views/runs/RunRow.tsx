@@ -68,6 +68,7 @@ export function RunRow({ run, selected, current, onSelect }: RowProps) {
       </span>
       <span className="cell r" role="cell" title={run.cost ?? undefined}>
         {money(run.cost) ?? <Unknown />}
+        {run.cost !== null && !run.cost_complete && '+'}
       </span>
       <span className="cell r" role="cell">
         {duration(run.seconds, language) ?? <span className="dim">–</span>}

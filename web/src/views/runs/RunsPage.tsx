@@ -4,6 +4,7 @@ import { useVirtualizer } from '@tanstack/react-virtual';
 import { useCallback, useEffect, useRef, useState } from 'react';
 import { usePages } from '../../api/pages';
 import type { Run } from '../../api/types';
+import { zone } from '../../base/format';
 import { type Hint, useKeys } from '../../base/keys';
 import { useWords } from '../../base/words';
 import { FILTERS, type Filter, type RunsSearch } from '../../model/addresses';
@@ -235,7 +236,7 @@ const COLUMNS = [
 ] as const;
 
 function Head() {
-  const { t } = useWords();
+  const { t, language } = useWords();
   return (
     <div role="rowgroup" className="rhead">
       <div role="row" className="rr head" aria-rowindex={1}>
@@ -246,7 +247,10 @@ function Head() {
             className={`cell ${look === 'vh' ? '' : look}`}
             title={word === 'runs.col.answers' ? t('runs.col.answers.title') : undefined}
           >
-            <span className={look === 'vh' ? 'vh' : ''}>{t(word)}</span>
+            <span className={look === 'vh' ? 'vh' : ''}>
+              {t(word)}
+              {word === 'runs.col.started' && ` ${zone(language)}`}
+            </span>
           </span>
         ))}
       </div>

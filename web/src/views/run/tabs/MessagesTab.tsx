@@ -55,6 +55,7 @@ export function MessageBox({ message, answer = false }: MessageBoxProps) {
         {message.source && <SourceTag source={message.source} />}
         {answer ? <Tag look="new">{t('msg.answer')}</Tag> : message.new && <Tag look="new">{t('msg.new')}</Tag>}
       </div>
+      {message.parts.length === 0 && <p className="note">{t('msg.empty')}</p>}
       {message.parts.map((part, at) => (
         // biome-ignore lint/suspicious/noArrayIndexKey: parts of one message have no other name than their place
         <Part key={at} part={part} />

@@ -1,6 +1,6 @@
 import type { ReactNode } from 'react';
 import type { StepDetail } from '../../../api/types';
-import { count, dollars, duration, moment } from '../../../base/format';
+import { count, dollars, duration, moment, zone } from '../../../base/format';
 import { jsonText } from '../../../base/json';
 import { useWords, type WordKey } from '../../../base/words';
 import { changedPlaces } from '../../../model/overrides';
@@ -115,8 +115,21 @@ function Facts({ detail }: { readonly detail: StepDetail }) {
       {detail.effect && <Fact word="step.effect">{t(`effect.${detail.effect}`)}</Fact>}
       <Fact word="step.time">{duration(detail.seconds, language) ?? <Unknown />}</Fact>
       <Fact word="step.started">
-        <span title={detail.started_at}>{moment(detail.started_at, language)}</span>
+        <span title={detail.started_at}>{moment(detail.started_at, language)}</span>{' '}
+        <span className="dim">
+          {zone(language, new Date(detail.started_at))}
+          {overview.time_flag && ` · ${overview.time_flag}`}
+        </span>
       </Fact>
+      {overview.removed.length > 0 && (
+        <Fact word="step.removed">
+          {overview.removed.map(place => (
+            <code key={place} className="ell line">
+              <RunText>{place}</RunText>
+            </code>
+          ))}
+        </Fact>
+      )}
       {overview.stop_reason && <Fact word="step.stop">{overview.stop_reason}</Fact>}
       {overview.tries.length > 1 && <Fact word="step.tries">{overview.tries.length}</Fact>}
       {overview.request_digest && (
