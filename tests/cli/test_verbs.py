@@ -68,6 +68,19 @@ def test_list_without_a_store_is_empty_and_makes_none(empty: Path, cli: Command)
     assert not (empty / ".loupe").exists()
 
 
+@pytest.mark.parametrize("by", ["option", "variable"])
+def test_a_store_that_was_named_and_is_not_there_is_an_error(
+    empty: Path, cli: Command, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    if by == "variable":
+        monkeypatch.setenv("LOUPE_DB", str(empty / "typo.db"))
+    done = cli("list", *(["--db", str(empty / "typo.db")] if by == "option" else []))
+    assert done.code == 3
+    assert "typo.db" in done.err
+    assert "check --db or LOUPE_DB" in done.err
+    assert not (empty / "typo.db").exists()
+
+
 # --- show -------------------------------------------------------------------------------------------------------------
 
 

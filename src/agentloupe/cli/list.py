@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Annotated, get_args
 
 import typer
@@ -74,31 +75,33 @@ def command(
         offset=offset,
         spelled="--{}".format,
     )
-    out = Output(as_json)
+    _tell(Output(as_json), wanted, db, cost=cost)
+
+
+def _tell(out: Output, wanted: RunFilter, db: str | None, *, cost: bool) -> None:
+    runs, total = _read(wanted, db, cost=cost)
+    if out.as_json:
+        out.document([run_json(run) for run in runs])
+    elif not runs:
+        anything = wanted == RunFilter(limit=wanted.limit, offset=wanted.offset)
+        yet = " yet: record one with agentloupe demo, or agentloupe run -- python my_agent.py"
+        out.line("no runs" + (yet if anything else " match"))
+    else:
+        _table(out, runs, cost=cost)
+        if wanted.offset + len(runs) < total or wanted.offset:
+            out.line(f"{wanted.offset + 1} to {wanted.offset + len(runs)} of {total}")
+
+
+def _read(wanted: RunFilter, db: str | None, *, cost: bool) -> tuple[list[Run], int]:
+    """A page of runs, and how many there are in all; none where there is no store yet, unless a person named one."""
     try:
         with opened(db) as store:
             runs = store.runs(wanted)
-            runs = _priced(store, runs) if cost else runs
-            total = store.count(wanted)
+            return (_priced(store, runs) if cost else runs), store.count(wanted)
     except StoreError as absent:
-        if absent.reason != "missing" or db is not None:
+        if absent.reason != "missing" or db is not None or os.environ.get("LOUPE_DB", "").strip():
             raise
-        runs, total = [], 0
-    if as_json:
-        out.document([run_json(run) for run in runs])
-    elif not runs:
-        out.line(
-            "no runs"
-            + (
-                " match"
-                if wanted != RunFilter(limit=limit, offset=offset)
-                else " yet: record one with agentloupe demo, or agentloupe run -- python my_agent.py"
-            )
-        )
-    else:
-        _table(out, runs, cost=cost)
-        if offset + len(runs) < total or offset:
-            out.line(f"{offset + 1} to {offset + len(runs)} of {total}")
+        return [], 0
 
 
 def _priced(store: Store, runs: list[Run]) -> list[Run]:

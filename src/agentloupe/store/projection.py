@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-import orjson
-
 from agentloupe.ports.protocols import Delta
 from agentloupe.store.database import Connection
-from agentloupe.store.queries import Facet, FacetKey, facets_of_run, facets_of_steps
+from agentloupe.store.queries import Facet, FacetKey, facets_of_run, facets_of_steps, storable
 from agentloupe.store.rows import run_bytes, step_bytes
 from agentloupe.store.schema import event_key, keys_of_run
+from agentloupe.words.jsontext import Json, dumps
 from agentloupe.words.run import Run
 
 __all__ = ["Change", "Projection", "RunRow", "remove_facets", "remove_steps", "set_facets", "set_tags"]
@@ -115,6 +114,6 @@ def remove_facets(conn: Connection, rid: int, started_at: str, facets: Iterable[
 def set_tags(conn: Connection, rid: int, started_at: str, tags: Iterable[str], before: Iterable[str]) -> None:
     """Tags set by hand, in place of those that stood there `before`."""
     unique = list(dict.fromkeys(tags))
-    conn.execute("UPDATE runs SET tags_by_hand = ? WHERE rid = ?", (orjson.dumps(unique).decode(), rid))
-    remove_facets(conn, rid, started_at, [(Facet.TAG, tag) for tag in before])
-    set_facets(conn, rid, started_at, [(Facet.TAG, tag) for tag in unique])
+    conn.execute("UPDATE runs SET tags_by_hand = ? WHERE rid = ?", (dumps(list[Json](unique)).decode(), rid))
+    remove_facets(conn, rid, started_at, [(Facet.TAG, storable(tag)) for tag in before])
+    set_facets(conn, rid, started_at, [(Facet.TAG, storable(tag)) for tag in unique])

@@ -23,6 +23,7 @@ __all__ = [
     "facets_of_steps",
     "matches",
     "select_runs",
+    "storable",
     "wanted_facets",
 ]
 
@@ -64,6 +65,13 @@ UNCOUNTED = (Facet.TASK, Facet.TRACE)
 """Facets that nearly every run has a value of its own of: how many have one is not kept."""
 
 
+def storable(text: str) -> str:
+    r"""A text as SQLite can hold it: a lone surrogate, which UTF-8 has no bytes for, as its escape (`\ud800`)."""
+    if text.isascii():
+        return text
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
 def facets_of_run(run: Run) -> set[FacetKey]:
     """What a list can find this run by, its steps apart."""
     single = (
@@ -76,8 +84,8 @@ def facets_of_run(run: Run) -> set[FacetKey]:
         (Facet.NAME, run.name),
         (Facet.MISSED, "" if run.counts.miss else None),
     )
-    found = {(kind, value) for kind, value in single if value is not None}
-    found.update((Facet.TAG, tag) for tag in run.tags)
+    found = {(kind, storable(value)) for kind, value in single if value is not None}
+    found.update((Facet.TAG, storable(tag)) for tag in run.tags)
     if run.error:
         found.update(_error_names(run.error.partition(":")[0]))
     return found
@@ -88,9 +96,9 @@ def facets_of_steps(steps: Iterable[Step]) -> set[FacetKey]:
     found: set[FacetKey] = set()
     for step in steps:
         if step.kind == "tool":
-            found.add((Facet.TOOL, step.name))
+            found.add((Facet.TOOL, storable(step.name)))
         elif step.kind == "llm" and step.model is not None:
-            found.add((Facet.MODEL, step.model))
+            found.add((Facet.MODEL, storable(step.model)))
         if step.error_class:
             found.update(_error_names(step.error_class))
     return found
@@ -98,8 +106,9 @@ def facets_of_steps(steps: Iterable[Step]) -> set[FacetKey]:
 
 def _error_names(error_class: str) -> Iterable[FacetKey]:
     """An error is found by its whole class path and by its class alone."""
-    yield Facet.ERROR, error_class
-    yield Facet.ERROR, error_class.rpartition(".")[2]
+    path = storable(error_class)
+    yield Facet.ERROR, path
+    yield Facet.ERROR, path.rpartition(".")[2]
 
 
 def wanted_facets(wanted: RunFilter) -> list[FacetKey]:
@@ -119,7 +128,7 @@ def wanted_facets(wanted: RunFilter) -> list[FacetKey]:
         (Facet.AGENT, wanted.agent),
         (Facet.STATUS, "running" if wanted.status == "interrupted" else wanted.status),
     )
-    return [(kind, value) for kind, value in asked if value is not None]
+    return [(kind, storable(value)) for kind, value in asked if value is not None]
 
 
 def conditions(wanted: RunFilter, at: str, facets: Iterable[FacetKey] | None = None) -> tuple[list[str], list[object]]:
@@ -139,7 +148,8 @@ def conditions(wanted: RunFilter, at: str, facets: Iterable[FacetKey] | None = N
             args.append(value)
     if wanted.id_prefix is not None:
         where.append("r.id >= ? AND r.id < ?")
-        args += [wanted.id_prefix, wanted.id_prefix + "\U0010ffff"]
+        prefix = storable(wanted.id_prefix)
+        args += [prefix, prefix + "\U0010ffff"]
     return where, args
 
 
@@ -187,9 +197,11 @@ def matches(run: Run, facets: set[FacetKey], wanted: RunFilter) -> bool:
         return False
     if wanted.until is not None and run.started_at >= wanted.until:
         return False
-    if wanted.text is not None and not (run.id.startswith(wanted.text) or _lower(wanted.text) in _lower(run.name)):
-        return False
-    return wanted.id_prefix is None or run.id.startswith(wanted.id_prefix)
+    if wanted.text is not None:
+        text = storable(wanted.text)
+        if not run.id.startswith(text) and _lower(text) not in _lower(storable(run.name)):
+            return False
+    return wanted.id_prefix is None or run.id.startswith(storable(wanted.id_prefix))
 
 
 def _lower(text: str) -> str:

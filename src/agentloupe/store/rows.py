@@ -37,6 +37,7 @@ _run_values = cast("Any", attrgetter(*_RUN_FIELDS))
 _OVERRIDES_AT = _RUN_FIELDS.index("overrides")
 _counted = cast("Any", attrgetter(*COUNTED))
 _TUPLES = ("tags", "overrides", "coverage_notes")
+_TUPLES_AT = tuple(_RUN_FIELDS.index(name) for name in _TUPLES if name != "overrides")
 
 
 def _text(values: list[Json]) -> bytes:
@@ -60,7 +61,10 @@ def step_bytes(step: Step) -> bytes:
 def step_from(run_id: str, stored: bytes) -> Step:
     """A step's header from its bytes. Raises `ValueError` for what is none."""
     data = envelopes.unpack_step(stored)
-    values: list[Any] = orjson.loads(data)
+    try:
+        values: list[Any] = orjson.loads(data)
+    except ValueError:
+        values = cast("list[Any]", _values(data))  # lone surrogates, of which the strict reader knows
     if len(values) != len(_STEP_FIELDS) or not isinstance(values[_ATTRS_AT], dict | type(None)):
         raise ValueError("no header of a step")
     if values[_ATTRS_AT] is None:
@@ -82,6 +86,8 @@ def run_bytes(run: Run) -> bytes:
     """A run's row as bytes: what its events say, nothing that is computed on reading."""
     row: list[Json] = list(_run_values(run))
     row[_OVERRIDES_AT] = [dict(o) for o in run.overrides]
+    for at in _TUPLES_AT:
+        row[at] = list(cast("tuple[str, ...]", row[at]))
     return _text([row, list(_counted(run.counts))])
 
 

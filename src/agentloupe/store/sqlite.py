@@ -10,8 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-import orjson
-
 from agentloupe.ports.protocols import Fold, NewFold, RunWriter, Size
 from agentloupe.ports.recording import GetBodies, Recording, Texts
 from agentloupe.store import bodies as body_rows
@@ -34,6 +32,7 @@ from agentloupe.store.textsearch import count_found, select_found
 from agentloupe.store.writer import SqliteWriter, settle_all
 from agentloupe.words.errors import Corrupt, LoupeError, OwnerAlive, RunNotFound, StoreError
 from agentloupe.words.event import Draft, Event, Head
+from agentloupe.words.jsontext import loads
 from agentloupe.words.run import Owner, Run, RunFilter
 from agentloupe.words.seal import GENESIS
 from agentloupe.words.step import Step
@@ -379,7 +378,7 @@ def _run(row: Mapping[str, Any]) -> Run:
     by_hand = row["tags_by_hand"]
     return _understood(
         row["id"],
-        lambda: run_from(row["row"], **columns, **({} if by_hand is None else {"tags": orjson.loads(by_hand)})),
+        lambda: run_from(row["row"], **columns, **({} if by_hand is None else {"tags": loads(by_hand)})),
     )
 
 

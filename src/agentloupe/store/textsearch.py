@@ -14,7 +14,7 @@ import orjson
 
 from agentloupe.store.counting import how_many
 from agentloupe.store.database import Connection
-from agentloupe.store.queries import Facet, FacetKey, conditions, wanted_facets
+from agentloupe.store.queries import Facet, FacetKey, conditions, storable, wanted_facets
 from agentloupe.words.run import RunFilter
 
 __all__ = ["count_found", "select_found"]
@@ -44,7 +44,7 @@ class _Found(NamedTuple):
 
 
 def _looked_up(conn: Connection, wanted: RunFilter) -> _Found:
-    text = wanted.text or ""
+    text = storable(wanted.text or "")
     rows = conn.execute(
         "SELECT value, runs FROM facet_counts WHERE kind = ? AND instr(lower(value), lower(?)) > 0",
         (int(Facet.NAME), text),

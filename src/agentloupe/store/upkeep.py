@@ -5,8 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields, replace
-
-import orjson
+from typing import cast
 
 from agentloupe.ports.pack import Body, needs
 from agentloupe.ports.protocols import NewFold, Size
@@ -14,7 +13,7 @@ from agentloupe.ports.recording import GetBodies
 from agentloupe.store import bodies as body_rows
 from agentloupe.store.database import Connection, Database
 from agentloupe.store.projection import Projection, remove_facets, remove_steps, set_facets
-from agentloupe.store.queries import Facet, facets_of_run, facets_of_steps
+from agentloupe.store.queries import Facet, facets_of_run, facets_of_steps, storable
 from agentloupe.store.rows import run_bytes, run_from, step_from
 from agentloupe.store.schema import keys_of_run
 from agentloupe.store.sealing import seal_drafts, whole_chain
@@ -22,6 +21,7 @@ from agentloupe.store.spool import aside
 from agentloupe.store.writer import put_events
 from agentloupe.words.errors import Corrupt, StoreError
 from agentloupe.words.event import Draft, Event, Head
+from agentloupe.words.jsontext import loads
 from agentloupe.words.run import Run
 from agentloupe.words.step import Step
 
@@ -113,13 +113,13 @@ def rebuild(conn: Connection, rid: int, run_id: str, events: Iterable[Event], ne
         (run_bytes(run), run.status, run.started_at, run.erased, rid),
     )
     Projection(rid).write(conn, delta)
-    set_facets(conn, rid, run.started_at, [(Facet.TAG, tag) for tag in _tags_by_hand(conn, rid) or ()])
+    set_facets(conn, rid, run.started_at, [(Facet.TAG, storable(tag)) for tag in _tags_by_hand(conn, rid) or ()])
     return differences
 
 
 def _tags_by_hand(conn: Connection, rid: int) -> list[str] | None:
     text: str | None = conn.execute("SELECT tags_by_hand FROM runs WHERE rid = ?", (rid,)).fetchone()[0]
-    return None if text is None else orjson.loads(text)
+    return None if text is None else cast("list[str]", loads(text))
 
 
 def _stored(conn: Connection, rid: int, run_id: str) -> tuple[Run | None, dict[int, Step | None]]:
