@@ -86,6 +86,71 @@ def test_t3_a_run_killed_after_50_calls_has_50_readable_calls(tmp_path: Path) ->
     assert readable(db, "r") == 50
 
 
+AGENT = """
+import asyncio, sys
+from concurrent.futures import ThreadPoolExecutor
+import agentloupe as loupe
+
+@loupe.tool(effect="read")
+def look(n):
+    return {"n": n}
+
+@loupe.tool(effect="write")
+async def put(n):
+    await asyncio.sleep(0)
+    return {"n": n}
+
+def done(n):
+    sys.stdout.write(f"{n}\\n")  # one piece, whichever thread says it
+    sys.stdout.flush()
+
+@loupe.agent
+def one_by_one():
+    for n in range(50):
+        look(n)
+        done(n)
+    sys.stdin.read()
+
+@loupe.agent
+async def tasks():
+    async def one(n):
+        await put(n)
+        done(n)
+    for first in range(0, 50, 10):
+        await asyncio.gather(*(one(first + more) for more in range(10)))
+    sys.stdin.read()
+
+@loupe.agent
+def threads():
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda n: (look(n), done(n)), range(50)))
+    sys.stdin.read()
+
+made = {"one_by_one": one_by_one, "tasks": tasks, "threads": threads}[sys.argv[1]]()
+if asyncio.iscoroutine(made):
+    asyncio.run(made)
+"""
+
+
+@pytest.mark.parametrize("way", ["one_by_one", "tasks", "threads"])
+def test_t3_of_a_real_agent_every_call_that_returned_is_kept(
+    workdir: Path, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOUPE_DB", str(workdir / "loupe.db"))
+    command = [sys.executable, "-c", AGENT, way]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        said = acknowledged(process, 50)
+        process.send_signal(signal.SIGKILL)
+    assert (said, process.returncode) == (50, -signal.SIGKILL)
+    store = open_url(workdir / "loupe.db", new_fold=Projector)
+    (run,) = store.runs()
+    assert run.status == "interrupted"
+    kept = [step for step in load_steps(store.recording(run.id)) if step.kind == "tool"]
+    assert sorted(step.output["n"] for step in kept if step.status == "ok") == list(range(50))  # type: ignore[call-overload,index]
+    assert verify(store.recording(run.id)).ok
+    store.close()
+
+
 @pytest.mark.parametrize("point", [*COMMITTING, *SETTLING])
 def test_a_kill_inside_an_append_leaves_the_call_whole_or_not_at_all(tmp_path: Path, point: str) -> None:
     db = tmp_path / "loupe.db"

@@ -131,6 +131,37 @@ def test_identical_calls_that_start_in_reverse_go_back_to_the_same_callers() -> 
     passes(recording, agent)
 
 
+def test_identical_calls_of_threads_that_start_in_reverse_go_back_to_the_same_callers() -> None:
+    given = iter("abcd")
+
+    @loupe.tool(effect="read")
+    def same() -> str:
+        return next(given)
+
+    @loupe.agent(name="reverse")
+    def agent() -> Any:
+        events = [threading.Event() for _ in range(5)]
+        got: dict[int, str] = {}
+        events[4].set()
+
+        def one(number: int) -> None:
+            events[number + 1].wait()
+            got[number] = same()
+            events[number].set()
+
+        threads = [threading.Thread(target=one, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return sorted(got.items())
+
+    recording, result = recorded(agent)
+    assert result == [(0, "d"), (1, "c"), (2, "b"), (3, "a")]
+    assert [call.lane for call in read_tape(recording).driven] == ["0/t4", "0/t3", "0/t2", "0/t1"]
+    passes(recording, agent)
+
+
 @pytest.mark.parametrize("way", ["context", "factory"])
 def test_a_tasks_own_lane_wins_over_a_context_from_elsewhere(way: str) -> None:
     @loupe.agent(name="contexts")

@@ -205,6 +205,31 @@ def test_an_exception_of_the_user_with_attributes() -> None:
     assert charged == [12.5]
 
 
+@pytest.mark.usefixtures("workdir")
+def test_an_exception_of_the_user_with_attributes_among_tasks() -> None:
+    charged: list[float] = []
+
+    @loupe.tool(effect="write")
+    async def charge(amount: float) -> str:
+        charged.append(amount)
+        raise PaymentDeclined(code=f"declined {amount:g}", amount=amount)
+
+    async def worker() -> list[Any]:
+        found: list[Any] = []
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(charge(12.5))
+        except* PaymentDeclined as errors:
+            found += [(one.code, one.amount) for one in errors.exceptions if isinstance(one, PaymentDeclined)]
+        both = await asyncio.gather(charge(1), charge(2), return_exceptions=True)
+        return found + [(one.code, one.amount) for one in both if isinstance(one, PaymentDeclined)]
+
+    done = asyncio.run(loupe.arecord(worker))
+    assert done.result == [("declined 12.5", 12.5), ("declined 1", 1), ("declined 2", 2)]
+    assert replay(done.run_id, worker).passed
+    assert charged == [12.5, 1, 2]
+
+
 def test_keys_in_the_headers_of_an_error_are_in_no_byte_on_disk(server: Server, workdir: Path) -> None:
     done = loupe.record(_agent(_sync, server.url))
     loupe.open_store().size()
