@@ -12,8 +12,10 @@ import pytest
 
 import agentloupe as loupe
 from agentloupe.ports.protocols import Opening
+from agentloupe.ports.recording import Recording
 from agentloupe.store import open_url
 from agentloupe.verbs import snapshot
+from agentloupe.verbs.replaying import replay
 
 OPENING = Opening(agent="a", entry="m:a", source_digest="d" * 64)
 
@@ -100,3 +102,51 @@ def test_the_same_snapshot_is_stored_once(workdir: Path) -> None:
         digests.add(store.recording(block.run_id).events[0].bodies["snapshot"])
     assert len(digests) == 1
     store.close()
+
+
+KEY = "sk-proj-" + "abcdefghijklmnopqrstuvwx0123456789ABCD"
+
+
+@pytest.mark.usefixtures("workdir")
+def test_what_only_the_program_knows_is_recorded_without_secrets_and_never_asked_for_by_a_replay() -> None:
+    asked: list[str] = []
+
+    def depends() -> dict[str, Any]:
+        asked.append("once a run")
+        return {"flags": {"new_prompt": True, "for": "tenant-7"}, "index": 41, "api_key": KEY}
+
+    @loupe.agent(snapshot=depends)
+    def agent() -> int:
+        return loupe.uuid4().version or 0
+
+    def block() -> None:
+        with loupe.recording("block", snapshot={"prompt": "triage@3"}):
+            loupe.uuid4()
+
+    agent()
+    block()
+    blocks, agents = (loupe.open_store().recording(run.id) for run in loupe.open_store().runs())
+    given: Any = _given(agents)
+    assert (given["flags"], given["index"]) == ({"new_prompt": True, "for": "tenant-7"}, 41)
+    assert KEY not in repr(given)
+    assert _given(blocks) == {"prompt": "triage@3"}
+    assert replay(agents, agent).passed
+    assert replay(blocks, block).passed
+    assert asked == ["once a run"]
+
+
+@pytest.mark.usefixtures("workdir")
+def test_a_program_that_cannot_say_what_it_depends_on_runs_all_the_same() -> None:
+    @loupe.agent(snapshot=lambda: {"flags": 1 // 0})
+    def agent() -> str:
+        return "ran"
+
+    assert agent() == "ran"
+    (run,) = loupe.open_store().runs()
+    assert run.status == "ok"
+    assert _given(loupe.open_store().recording(run.id)) == {"failed": "ZeroDivisionError"}
+
+
+def _given(recording: Recording) -> Any:
+    kept: Any = recording.body(recording.events[0].bodies["snapshot"])
+    return kept["given"]

@@ -144,6 +144,7 @@ class Opening:
         root: whether the run gets a root step `agent.run`.
         parameters: names of the positional arguments, for secret removal.
         schedule: of a whole program, which has kept to it since it began; `None` for an agent, whose run brings its own.
+        snapshot: tells what else the run depends on, in wire form; asked for a recording only.
     """
 
     agent: str
@@ -157,6 +158,7 @@ class Opening:
     strict: bool = False
     parameters: tuple[str, ...] = ()
     schedule: Schedule | None = None
+    snapshot: Callable[[], Json] | None = None
 
 
 class Session(Protocol):

@@ -20,7 +20,7 @@ from agentloupe.ports import ambient
 from agentloupe.ports.protocols import Opener, Opening, Session, Store
 from agentloupe.ports.settings import load
 from agentloupe.verbs import yielding
-from agentloupe.verbs.instrument import as_agent
+from agentloupe.verbs.instrument import Depends, as_agent, told
 from agentloupe.verbs.sessions import RecordOpener, RecordSession, default_store, open_session
 from agentloupe.words.errors import RunNotFound, UsageError
 from agentloupe.words.run import Run, RunFilter
@@ -190,6 +190,7 @@ class recording:  # noqa: N801  # used as a function: `with recording("name"):`
         task_id: of the task that the run works on; write effects' keys come from it.
         store: where to; default: the store of the settings.
         strict: an unrecordable value raises.
+        snapshot: what else the block depends on, or a function that tells it; see `agent`.
 
     Attributes:
         run_id: id of the run, from the beginning of the block on.
@@ -204,10 +205,13 @@ class recording:  # noqa: N801  # used as a function: `with recording("name"):`
         task_id: str | None = None,
         store: Store | None = None,
         strict: bool | None = None,
+        snapshot: Depends | None = None,
     ) -> None:
         self.run_id = ""
         self.result: object = None
-        self._opening = Opening(agent=name, name=name, tags=tuple(tags), task_id=task_id, strict=bool(strict))
+        self._opening = Opening(
+            agent=name, name=name, tags=tuple(tags), task_id=task_id, strict=bool(strict), snapshot=told(snapshot)
+        )
         self._own = RecordOpener(store, strict=strict) if store is not None or strict is not None else None
         self._session: Session | None = None
         self._left = ExitStack()

@@ -38,6 +38,8 @@ __all__ = [
 
 P = ParamSpec("P")
 R = TypeVar("R")
+Depends = Mapping[str, Any] | Callable[[], Mapping[str, Any]]
+"""What a run depends on besides what is found by itself, or a function that tells it."""
 
 
 def encode(value: object) -> Json:
@@ -271,22 +273,40 @@ def receipt(external_id: str) -> None:
 @overload
 def agent(function: Callable[P, R], /) -> Callable[P, R]: ...
 @overload
-def agent(*, name: str | None = None, tags: Sequence[str] = ()) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
-def agent(function: Callable[..., Any] | None = None, /, *, name: str | None = None, tags: Sequence[str] = ()) -> Any:
+def agent(
+    *, name: str | None = None, tags: Sequence[str] = (), snapshot: Depends | None = None
+) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
+def agent(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    tags: Sequence[str] = (),
+    snapshot: Depends | None = None,
+) -> Any:
     """Declares a function, sync or async, as an agent: each call of it is a run; inside another run it is a span.
 
     Args:
         function: the function, when used without parentheses.
         name: the agent's name; default: the function's.
         tags: tags of its runs.
+        snapshot: what else its decisions depend on (ids and digests of prompt templates, feature flags, policies,
+            versions of an index), or a function that tells it. Recorded at the start of each run; a replay asks for nothing.
     """
 
     def declare(written: Callable[..., Any]) -> Callable[..., Any]:
         if isinstance(written, staticmethod | classmethod):
             return _around_inside(written, declare)
-        return _agent_wrapper(written, name or _name_of(written), tuple(tags))
+        return _agent_wrapper(written, name or _name_of(written), tuple(tags), snapshot)
 
     return declare if function is None else declare(function)
+
+
+def told(snapshot: Depends | None) -> Callable[[], Json] | None:
+    """How an opener asks for what a run depends on besides what is found by itself."""
+    if snapshot is None:
+        return None
+    return lambda: codecs.encode(dict(snapshot() if callable(snapshot) else snapshot)).wire
 
 
 def as_agent(function: Callable[..., Any], name: str | None = None) -> Callable[..., Any]:
@@ -325,8 +345,10 @@ def _kind_of(function: Callable[..., Any]) -> Callable[..., Any]:
     return function if plain else getattr(type(function), "__call__", function)  # noqa: B004  # the method itself
 
 
-def _agent_wrapper(written: Callable[..., Any], name: str, tags: tuple[str, ...]) -> Callable[..., Any]:
-    about = _About(written, name, tags)
+def _agent_wrapper(
+    written: Callable[..., Any], name: str, tags: tuple[str, ...], snapshot: Depends | None
+) -> Callable[..., Any]:
+    about = _About(written, name, tags, snapshot)
     if inspect.isgeneratorfunction(_kind_of(written)) or inspect.isasyncgenfunction(_kind_of(written)):
         wrapper: Any = _yielding_agent(written, about)
     elif inspect.iscoroutinefunction(_kind_of(written)):
@@ -389,9 +411,10 @@ def _yielding_agent(written: Callable[..., Any], about: _About) -> Callable[...,
 class _About:
     """What is said of an agent when it starts."""
 
-    def __init__(self, written: Callable[..., Any], name: str, tags: tuple[str, ...]) -> None:
+    def __init__(self, written: Callable[..., Any], name: str, tags: tuple[str, ...], snapshot: Depends | None) -> None:
         self.name = name
         self._tags = tags
+        self._snapshot = told(snapshot)
         self._written = written
         self._method = _first_parameter(written) in ("self", "cls")
         self._parameters = _names_of_positions(written)[1 if self._method else 0 :]
@@ -414,6 +437,7 @@ class _About:
                 source_digest=self._source or None,
                 tags=self._tags,
                 parameters=self._parameters,
+                snapshot=self._snapshot,
             )
         )
 

@@ -50,8 +50,17 @@ def take(root: Path, env_names: Sequence[str], opening: Opening) -> dict[str, Js
         "tools": _tools(),
         "env": {name: os.environ[name] for name in env_names if name in os.environ},
         "image": next((os.environ[name] for name in _IMAGE if os.environ.get(name)), None),
+        "given": _given(opening),
     }
     return {name: value for name, value in found.items() if value not in (None, {}, [])}
+
+
+def _given(opening: Opening) -> Json:
+    """What the program says itself; that it could not say it costs no run, and is told."""
+    try:
+        return opening.snapshot() if opening.snapshot is not None else None
+    except Exception as wrong:  # noqa: BLE001  # the user's own function
+        return {"failed": type(wrong).__name__}
 
 
 @lru_cache(maxsize=1)
