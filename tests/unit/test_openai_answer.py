@@ -13,10 +13,38 @@ from hypothesis import given
 from hypothesis import strategies as st
 from openai.types.chat import ChatCompletion
 
+from agentloupe.providers.exchange import json_of
 from agentloupe.providers.openai_answer import decoded, encoded, with_request_id
 from tests.answers import ANSWER, same
 
 ODD: list[Any] = [None, True, 0, 1.0, 1.5, -3, 2**70, "", "1", "x", [], [None], [{}], {}, {"a": 1}, "\udc00"]
+
+
+TEXTS = [
+    *(b"123456789012345678901234567890", b"-9223372036854775809", b"18446744073709551615", b"[1e400, -1e400, 1e-400]"),
+    *(
+        b"[NaN, Infinity]",
+        b'"\\ud800"',
+        b'{"a": 1, "b": 2, "a": 3}',
+        b"[-0, -0.0, 1E2, 1.0]",
+        b"\xef\xbb\xbf[1]",
+        b'"\xff"',
+    ),
+    *('{"a": "\u4e2d"}'.encode("utf-16"), b"", b"[1,]", b"text", b' {"a" : [ ] }\n'),
+]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_the_json_of_an_answer_is_what_the_client_library_reads(text: bytes) -> None:
+    import httpx2
+
+    def read(reader: Any) -> str:
+        try:
+            return repr(reader(httpx2.Response(200, content=text)))
+        except ValueError:
+            return "no JSON"
+
+    assert read(json_of) == read(lambda response: response.json())
 
 
 @pytest.fixture(scope="module")

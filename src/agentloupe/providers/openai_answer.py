@@ -12,6 +12,7 @@ from typing import Any, cast, get_args, get_origin
 
 import orjson
 
+from agentloupe.providers.exchange import json_of
 from agentloupe.words.call import Attrs
 from agentloupe.words.canonical import Json
 
@@ -25,7 +26,7 @@ def encoded(answer: object, response: Any | None) -> Json:
     """
     if response is not None and not isinstance(answer, str):
         try:
-            return response.json()
+            return json_of(response)
         except ValueError:
             pass
     if hasattr(answer, "model_dump"):

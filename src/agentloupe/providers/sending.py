@@ -18,6 +18,9 @@ IDS = {"x-request-id": "request_id", "request-id": "request_id", "anthropic-work
 """Headers that SDKs put on their objects, and the facts that they become."""
 
 
+_IDS = frozenset(name.encode() for name in IDS)
+
+
 class Sending:
     """One call on its way through the SDK.
 
@@ -58,9 +61,13 @@ class Sending:
             self._note(response)
 
     def _note(self, response: Any) -> None:
-        for name, fact in IDS.items():
-            if (found := response.headers.get(name)) is not None:
-                ambient.note(fact, found)
+        headers = response.headers
+        if not _IDS.isdisjoint(
+            [name.lower() for name, _ in headers.raw]
+        ):  # most answers have none, and a look-up is slow
+            for name, fact in IDS.items():
+                if (found := headers.get(name)) is not None:
+                    ambient.note(fact, found)
         try:
             sent: object = response.request.content or self.request.content
         except (AttributeError, RuntimeError):

@@ -95,7 +95,17 @@ def server_held(request: Mapping[str, Json]) -> bool:
     if isinstance(prompt, dict) and prompt.get("id") is not None:
         return True
     history = request.get("messages") or request.get("input")
-    return isinstance(history, list) and any(map(_names_a_holding, history))
+    if not isinstance(history, list):
+        return False
+    return any(_names_a_holding(item) for item in history if not _says_no_more_than_a_text(item))
+
+
+def _says_no_more_than_a_text(item: Json) -> bool:
+    return (
+        item.__class__ is dict
+        and "type" not in cast("dict[str, Json]", item)
+        and (cast("dict[str, Json]", item).get("content").__class__ is not list)
+    )
 
 
 def _names_a_holding(item: Json) -> bool:
