@@ -17,14 +17,14 @@ from agentloupe.engine.recorder import Recorder, idempotency_key
 from agentloupe.engine.tape import read_tape
 from agentloupe.engine.verify import verify
 from agentloupe.ports import ambient, codecs
-from agentloupe.ports.pack import Body
-from agentloupe.ports.protocols import Durability, RunWriter, Store
+from agentloupe.ports.pack import Body, unpack
+from agentloupe.ports.protocols import Durability, Opening, RunWriter, Store
 from agentloupe.ports.settings import Settings
 from agentloupe.store import open_url
 from agentloupe.verbs.sessions import RecordOpener
 from agentloupe.words.call import Call
 from agentloupe.words.errors import EffectRefused, ReplayRefused, StoreError, StoreFull, Unrecordable
-from agentloupe.words.event import Draft, Head
+from agentloupe.words.event import Draft, Event, Head
 from agentloupe.words.run import Owner, Run
 from tests.support import some_of
 
@@ -557,3 +557,25 @@ def test_a_recorder_never_serves() -> None:
         assert isinstance(ambient.current(), Recorder)
     assert store.steps(run_of(store).id)[0].name == "agent.run"
     assert Projector("x").take().run.status == "running"
+
+
+def test_reads_that_wait_are_stored_in_order_before_whatever_comes_next_and_when_somebody_looks() -> None:
+    store = open_url(Path("loupe.db").absolute())
+    opener = RecordOpener(store, settings=Settings(root=Path.cwd(), db=store.url), argv=["test"])
+    session = opener.open(Opening(agent="a", root=False))
+    with ambient.inside(session.boundary):
+        drawn = [loupe.random() for _ in range(200)]
+        assert [event.n for event in _reads_in(store, session.run_id)] == list(range(200)), "whoever looks finds them"
+        drawn += [loupe.random() for _ in range(1500)]  # more than may wait
+        look("sky")
+        drawn += [loupe.random() for _ in range(3)]
+    session.finished(None)
+    recording = store.recording(session.run_id)
+    reads = _reads_in(store, session.run_id)
+    assert [unpack(event.output_digest or "", recording.get) for event in reads] == drawn
+    tool = next(event.sequence for event in recording.events if event.type == "tool.allowed")
+    assert [event.sequence < tool for event in reads] == [True] * 1700 + [False] * 3
+
+
+def _reads_in(store: Any, run_id: str) -> list[Event]:
+    return [event for event in store.recording(run_id).events if event.type == "random.drawn"]

@@ -19,11 +19,16 @@ _PATIENCE = 10.0
 class Book:
     """Appends to a run's writer, and holds back what could not be written until the store works again.
 
+    Args:
+        writer: the run's only writer.
+        before: makes what is to be written before anything else, each time that something is.
+
     What is stored is always a whole beginning of the run: once something had to be dropped, nothing but the end follows.
     """
 
-    def __init__(self, writer: RunWriter) -> None:
+    def __init__(self, writer: RunWriter, before: Callable[[], list[Entry]] = list) -> None:
         self.writer = writer
+        self._before = before
         self.failed: BaseException | None = None
         self.dropped = 0
         self._held: list[Entry] = []
@@ -33,6 +38,12 @@ class Book:
 
     def append(self, entry: Entry, *, hold: bool = True, last: bool = False) -> bool:
         """Appends an entry after everything that is held. `False`: it is not stored (yet)."""
+        if before := self._before():
+            entry = entries([*before, entry])
+        return self.append_at_once(entry, hold=hold, last=last)
+
+    def append_at_once(self, entry: Entry, *, hold: bool = True, last: bool = False) -> bool:
+        """The same, with nothing made before it."""
         if self._closed or (self.dropped and not last):
             self.dropped += len(entry.drafts)
             return False

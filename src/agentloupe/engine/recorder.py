@@ -41,6 +41,8 @@ _RANK: tuple[Coverage, ...] = ("full", "control_flow", "limited_replay", "trace_
 _NOTES = 20
 _NAMES = 1000
 _ATTRS = 8
+_READS, _READS_AT_ONCE = 1024, 64
+"""Reads that wait for their events; whoever reaches the bound makes them. So many are made at a time beside the program."""
 FROM_MESSAGES = "from_messages"
 """Provenance of a tool step that nobody saw run: a later request's messages told its result."""
 _SAID = frozenset({"state", "check"})  # said by the program, not done: they take no time
@@ -161,7 +163,8 @@ class Recorder:
         if schedule is not None:
             schedule.keeper = self
         self.model_calls = 0
-        self._book = Book(writer)
+        self._book = Book(writer, self._made_of_reads)
+        self._reads: list[tuple[_Turn, object, str]] = []
         self._scribe = scribe
         self._scope = scope
         self._strict = strict
@@ -484,6 +487,7 @@ class Recorder:
 
     def _end_facts(self, facts: Attrs) -> dict[str, Json]:
         """What is said of the run when it ends."""
+        self._store_reads()
         self._book.check()
         if self._book.failed is not None:
             self._covered.lower("lossy", f"the store failed meanwhile ({error_name(self._book.failed)})")
@@ -650,19 +654,49 @@ class Recorder:
         self._say("late", f"run {self.run_id} has ended: the end of call {call.name!r} is kept out of it")
 
     def _read(self, turn: _Turn, value: object) -> None:
-        """Stores what the program read of clock, chance and ids: no secret, and there are many. Never raises."""
+        """Keeps what the program read of clock, chance and ids: no secret, and there are many. Never raises.
+
+        These values cannot be changed any more, so their events are made later: with whatever is stored next, or soon.
+        """
         try:
-            output, _ = self._encode(turn.call, value)
             with self._lock:
                 if self._over:
                     self._late(turn.call)
                 elif turn.recorded:
-                    entry = self._scribe.read(turn.call, turn.place, turn.key, output, ambient.now())
-                    self._book.append(entry)
+                    self._reads.append((turn, value, ambient.now()))
+                    if len(self._reads) == 1:
+                        self._book.remind(self._store_reads)
+                    elif len(self._reads) >= _READS:
+                        self._book.append(Entry())
             if self._book.failed is not None:
                 self._check_book()
         except Exception as fault:  # noqa: BLE001  # see decide
             self._trouble(fault)
+
+    def _store_reads(self) -> None:
+        """Stores the reads that wait, some at a time, so that the program is not kept waiting. Never raises."""
+        try:
+            waiting = True
+            while waiting:
+                with self._lock:
+                    self._book.append_at_once(entries(self._made_of_reads(_READS_AT_ONCE)))
+                    waiting = bool(self._reads)
+        except Exception as fault:  # noqa: BLE001  # see decide
+            self._trouble(fault)
+
+    def _made_of_reads(self, most: int = _READS) -> list[Entry]:
+        """The events of reads that wait, taken from them. The lock is held. Never raises."""
+        if not self._reads:
+            return []
+        reads, self._reads = self._reads[:most], self._reads[most:]
+        made: list[Entry] = []
+        for turn, value, at in reads:
+            try:
+                output, _ = self._encode(turn.call, value)
+                made.append(self._scribe.read(turn.call, turn.place, turn.key, output, at))
+            except Exception as fault:  # noqa: BLE001  # see decide
+                self._trouble(fault)
+        return made
 
     def _clean_output(self, call: Call, output: Json) -> Scrubbed:
         if call.kind == "env":  # the variable's name says what its value is

@@ -142,9 +142,12 @@ class SqliteWriter:
 
     def flush(self) -> None:
         """See `ports.RunWriter.flush`."""
+        self._remind()
+        self.settle()
+
+    def _remind(self) -> None:
         while self._reminders:  # without our lock: who is reminded holds its own, and appends
             self._reminders.popleft()()
-        self.settle()
 
     def settle(self) -> None:
         """Puts everything into the database that waits. Raises like `append`."""
@@ -157,6 +160,7 @@ class SqliteWriter:
         """See `ports.RunWriter.close`. In a fork of the owner's process it does nothing."""
         if self._pid != os.getpid():
             return
+        self._remind()
         with self._lock:
             if self._closed:
                 return
@@ -336,10 +340,10 @@ if hasattr(os, "register_at_fork"):
 
 
 def settle_all(database: Path) -> None:
-    """Settles what this process has committed to a database, so that it can be read there; what cannot be waits on."""
+    """Settles what this process has to write to a database, so that it can be read there; what cannot be waits on."""
     for writer, _ in _live.of(database):
         with suppress(LoupeError):
-            writer.settle()
+            writer.flush()
 
 
 def spools(database: Path) -> frozenset[Path]:
