@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 from urllib.parse import quote
 
-from agentloupe.words.canonical import Json, digest_bytes
+from agentloupe.words.canonical import Json, canonical, digest_bytes, dumps
 from agentloupe.words.errors import Corrupt, LoupeError, VersionUnknown
 from agentloupe.words.event import Event, Said
 from agentloupe.words.seal import link_bytes, sealed_form
@@ -44,6 +44,7 @@ __all__ = [
     "error_of",
     "kind_of",
     "line_of",
+    "line_text",
     "linked",
     "receipt_name",
 ]
@@ -229,6 +230,8 @@ def envelope_of(line: Mapping[str, Json]) -> dict[str, Json]:
             envelope[name] = value
         elif name not in _ADDED:
             attrs[name] = value
+    if row.kind == "model_proposed":
+        attrs.setdefault("finish_reason", "tool_calls")  # of a ledger that no store wrote
     if attrs:
         envelope["attrs"] = attrs
     if kind_of(row.type, attrs) != row.kind:
@@ -239,6 +242,14 @@ def envelope_of(line: Mapping[str, Json]) -> dict[str, Json]:
 def linked(line: Mapping[str, Json], before: str) -> dict[str, Json]:
     """A line with its two hashes: `hash = SHA-256(prev_hash + canonical(line without the two))`."""
     return {**line, "prev_hash": before, "hash": link_bytes(before, sealed_form(line))}
+
+
+def line_text(line: Mapping[str, Json]) -> bytes:
+    """The text of a line, without a line break: the same for the same line, whatever order its payload came in."""
+    payload, last = line["payload"], ("payload", "prev_hash", "hash")
+    begins = dumps({name: value for name, value in line.items() if name not in last})
+    ends = "".join(f',"{name}":"{line[name]}"' for name in last[1:] if name in line)
+    return b'%s,"payload":%s%s}' % (begins[:-1], canonical(payload), ends.encode())
 
 
 _LONGEST_NAME: Final = 200

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from agentloupe.engine.ledger.reducer import Reducer
+from agentloupe.engine.ledger.reducer import Reducer, text_of
 from agentloupe.engine.ledger.terms import (
     Budget,
     Contract,
@@ -38,6 +38,7 @@ from agentloupe.words.ledger import (
     RECEIPTS,
     STATES,
     LedgerFault,
+    kind_of,
     receipt_name,
 )
 from agentloupe.words.seal import GENESIS, link_bytes, sealed_form
@@ -58,6 +59,7 @@ class Found:
         lines: the lines, once they are proven to be JSON objects.
         budget, contract: once their digests are proven.
         reducer: where the run is, after all lines.
+        derived: the first fault of each guard that follows from the lines.
         held, missing: bodies that are there, and those that the events name and are not.
     """
 
@@ -69,6 +71,7 @@ class Found:
     contract: Contract = field(default_factory=Contract)
     checkpoint: Mapping[str, Json] = field(default_factory=dict[str, Json])
     reducer: Reducer | None = None
+    derived: dict[str, LedgerFault] = field(default_factory=dict[str, LedgerFault])
     held: int = 0
     missing: int = 0
 
@@ -167,20 +170,31 @@ _OPTIONAL: Mapping[str, type] = {"parent_seq": int}
 
 
 def _fields(found: Found) -> LedgerFault | None:
-    needed = _SEALED_FIELDS if found.version else _PLAIN_FIELDS
-    known = {**_SEALED_FIELDS, **_OPTIONAL}
-    plain = {**dict.fromkeys(needed), "parent_seq": None}.keys()
+    good: set[tuple[object, ...]] = set()
     for line in found.lines:
-        for name, shape in needed.items():
-            if type(line.get(name)) is not shape:
-                return found.at(line, "fields", f"{name} is not there, or of a wrong type")
-        if not line.keys() <= plain and (unknown := sorted(line.keys() - known.keys())):
-            return found.at(line, "fields", f"fields that nobody knows: {', '.join(unknown)[:100]}")
-        parent, seq = line.get("parent_seq", 0), line["seq"]
-        if type(parent) is not int or not isinstance(seq, int) or ("parent_seq" in line and not 0 < parent < seq):
+        shape = (*line, *map(type, line.values()))
+        if shape not in good:  # a handful in any ledger
+            said = _misshapen(line, found.version)
+            if said is not None:
+                return found.at(line, "fields", said)
+            good.add(shape)
+        if "parent_seq" in line and not 0 < line["parent_seq"] < line["seq"]:  # type: ignore[operator]  # numbers
             return found.at(line, "fields", "parent_seq is no number of an earlier event")
         if not line["run_id"]:
             return found.at(line, "fields", "run_id is empty")
+    return None
+
+
+def _misshapen(line: Line, version: int) -> str | None:
+    known = {**_SEALED_FIELDS, **_OPTIONAL}
+    for name in _SEALED_FIELDS if version else _PLAIN_FIELDS:
+        if name not in line:
+            return f"{name} is not there"
+    for name, value in line.items():
+        if name not in known:
+            return f"a field that nobody knows: {name[:60]}"
+        if type(value) is not known[name]:
+            return f"{name} is of a wrong type"
     return None
 
 
@@ -206,6 +220,7 @@ def _kind(found: Found) -> LedgerFault | None:
     return None
 
 
+_ANSWERS = frozenset({"model_proposed", "model_finished"})
 _SHAPES: Mapping[str, tuple[type, ...]] = {
     "attempt": (int,),
     "passed": (bool, type(None)),
@@ -220,6 +235,8 @@ def _payload(found: Found) -> LedgerFault | None:
         for name in needed:
             if name not in payload or type(payload[name]) not in _SHAPES.get(name, (str,)):
                 return found.at(line, "payload", f"its payload has no {name}, or one of a wrong type")
+        if "finish_reason" in payload and kind in _ANSWERS and kind_of(KINDS[str(kind)].type, payload) != kind:
+            return found.at(line, "payload", "its finish_reason is that of another kind")
         if kind == "state_changed" and ("state" in payload) == ("name" in payload):
             return found.at(line, "payload", "its payload must have either state or name")
     return None
@@ -478,61 +495,69 @@ def named_bodies(line: Line) -> set[str]:
 # --- what follows from the lines --------------------------------------------------------------------------------------
 
 
-def _budget(found: Found) -> LedgerFault | None:
-    reducer = Reducer(found.budget, found.contract)
-    for line in found.lines:
-        reducer.add(line)
-        limit = reducer.over()
-        if limit is not None:
-            return found.at(line, "budget", f"{limit} is {getattr(found.budget, limit)}, and this is beyond it")
-    return None
-
-
-def _authorisation(found: Found) -> LedgerFault | None:
-    if found.folder.contract is None:
-        return None  # only a plain ledger has none; then nothing says what was allowed
-    contract, reducer = found.contract, Reducer(found.budget, found.contract)
-    for line in found.lines:
-        kind, payload = line["kind"], line["payload"]
-        assert isinstance(payload, dict)
-        tool = str(payload.get("tool"))
-        allowed = tool in contract.allowed
-        if tool not in contract.asked:
-            if kind == "tool_allowed" and not allowed:
-                return found.at(line, "authorisation", f"the contract does not allow {tool[:80]}")
-            if kind == "tool_denied" and allowed and not reducer.used_up():
-                return found.at(
-                    line, "authorisation", f"the contract allows {tool[:80]}, and the budget was not used up"
-                )
-        if kind == "check_finished" and found.version and payload.get("name") not in (contract.checks or {}):
-            return found.at(line, "authorisation", "the contract has no such check")
-        reducer.add(line)
-    return None
-
-
-def _stop(found: Found) -> LedgerFault | None:
+def _folded(found: Found) -> Mapping[str, LedgerFault]:
+    """The first fault of each of the guards below, from one fold over all lines."""
+    if found.reducer is not None:
+        return found.derived
     reducer = found.reducer = Reducer(found.budget, found.contract)
+    first = found.derived
     for line in found.lines:
         state = reducer.state
+        used_up = reducer.used_up
         reducer.add(line)
-        if reducer.refused is not None:
-            return found.at(line, "stop", f"the run is {state}: {line['kind']} must not follow")
-    return None
+        limit = reducer.passed_limit
+        if limit is not None and "budget" not in first:
+            said = f"{limit} is {getattr(found.budget, limit)}, and this is beyond it"
+            first["budget"] = found.at(line, "budget", said)
+        if line["kind"] in _DECIDES and "authorisation" not in first:
+            said = _unauthorised(found, line, used_up)
+            if said is not None:
+                first["authorisation"] = found.at(line, "authorisation", said)
+        if reducer.refused is not None and "stop" not in first:
+            first["stop"] = found.at(line, "stop", f"the run is {state}: {line['kind']} must not follow")
+        if line["kind"] == "state_changed" and "state" not in first:
+            said = _contradicted(reducer, line)
+            if said is not None:
+                first["state"] = found.at(line, "state", said)
+    return first
 
 
-def _state(found: Found) -> LedgerFault | None:
-    reducer = found.reducer = Reducer(found.budget, found.contract)
-    for line in found.lines:
-        reducer.add(line)
-        payload = line["payload"]
-        assert isinstance(payload, dict)
-        if line["kind"] == "state_changed" and "state" in payload:
-            claimed = str(payload["state"])[:40]
-            if claimed not in STATES:
-                return found.at(line, "state", "it names no state of a run")
-            if not reducer.claims(claimed):
-                return found.at(line, "state", f"it says {claimed}; the events give {reducer.state}")
-    return None
+_DECIDES = frozenset({"tool_allowed", "tool_denied", "check_finished"})
+
+
+def _unauthorised(found: Found, line: Line, used_up: bool) -> str | None:
+    if found.folder.contract is None:
+        return None  # only a plain ledger has none; then nothing says what was allowed
+    contract, payload = found.contract, line["payload"]
+    assert isinstance(payload, dict)
+    if line["kind"] == "check_finished":
+        unknown = found.version and payload.get("name") not in (contract.checks or {})
+        return "the contract has no such check" if unknown else None
+    tool = text_of(payload.get("tool"))
+    if tool in contract.asked:
+        return None
+    if line["kind"] == "tool_allowed":
+        return None if tool in contract.allowed else f"the contract does not allow {tool[:80]}"
+    denied = tool in contract.allowed and not used_up
+    return f"the contract allows {tool[:80]}, and the budget was not used up" if denied else None
+
+
+def _contradicted(reducer: Reducer, line: Line) -> str | None:
+    payload = line["payload"]
+    assert isinstance(payload, dict)
+    if "state" not in payload:
+        return None
+    claimed = text_of(payload["state"])[:40]
+    if claimed not in STATES:
+        return "it names no state of a run"
+    return None if reducer.claims(claimed) else f"it says {claimed}; the events give {reducer.state}"
+
+
+def _derived(name: str) -> Check:
+    def check(found: Found) -> LedgerFault | None:
+        return _folded(found).get(name)
+
+    return check
 
 
 GUARDS: Sequence[Guard] = (
@@ -551,10 +576,10 @@ GUARDS: Sequence[Guard] = (
     Guard("checkpoint", "number of events, head and files are those of the checkpoint", _checkpoint),
     Guard("anchor", "the end is where somebody else knows it to be (`--anchor`)", _anchor),
     Guard("bodies", "every value fits its digest, and none is missing", _bodies),
-    Guard("budget", "no limit of the budget was passed", _budget),
-    Guard("authorisation", "every decision about a tool follows from contract and budget", _authorisation),
-    Guard("stop", "the run went on, and ended, where it had to", _stop),
-    Guard("state", "every recorded state is the derived one", _state),
+    Guard("budget", "no limit of the budget was passed", _derived("budget")),
+    Guard("authorisation", "every decision about a tool follows from contract and budget", _derived("authorisation")),
+    Guard("stop", "the run went on, and ended, where it had to", _derived("stop")),
+    Guard("state", "every recorded state is the derived one", _derived("state")),
 )
 """All checks, in their order. `layout` comes before them: it is made while the folder is read."""
 

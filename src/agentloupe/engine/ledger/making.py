@@ -11,15 +11,16 @@ from agentloupe.engine.ledger.terms import CHECKPOINT_FIELDS, budget_of, contrac
 from agentloupe.engine.verify import verify
 from agentloupe.ports.pack import needs
 from agentloupe.ports.recording import Recording
-from agentloupe.words.canonical import Json, canonical, digest_bytes, digest_parts, dumps, loads
+from agentloupe.words.canonical import Json, canonical, digest_bytes, digest_parts, loads
 from agentloupe.words.errors import Corrupt
-from agentloupe.words.event import Event, Head, from_envelope
-from agentloupe.words.ledger import LEDGER_VERSION, envelope_of, line_of, linked, receipt_name
+from agentloupe.words.event import SCHEMA_VERSION, Event, Head, from_envelope
+from agentloupe.words.ledger import LEDGER_VERSION, envelope_of, line_of, line_text, linked, receipt_name
 from agentloupe.words.seal import GENESIS, link
 
 __all__ = ["LedgerFiles", "files_of", "recording_of", "sealed_lines"]
 
 _AT_ONCE = 500
+_EVERY_EVENT: Mapping[str, Json] = {"schema_version": SCHEMA_VERSION, "owner_epoch": 1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ def checkpointed(
     loupe_head: str | None,
 ) -> LedgerFiles:
     """The files, with the checkpoint that holds the number, the head and the digests of all of them."""
-    events = b"".join(dumps(cast("Json", line)) + b"\n" for line in lines)
+    events = b"".join(line_text(line) + b"\n" for line in lines)
     last = lines[-1]
     said: tuple[Json, ...] = (
         LEDGER_VERSION,
@@ -128,13 +129,17 @@ def _receipts(events: Iterable[Event]) -> Iterator[tuple[str, bytes]]:
 def _bodies(recording: Recording) -> Iterator[bytes]:
     """Every body that the events name, and those that they need, once; some at a time."""
     seen: set[str] = set()
-    wave: Iterable[str] = (digest for event in recording.events for digest in event.digests())
+    wave: Iterable[str] = (digest for event in recording.events for digest in sorted(event.digests()))
     while new := [digest for digest in dict.fromkeys(wave) if digest not in seen]:
         seen.update(new)
         following: list[str] = []
         for start in range(0, len(new), _AT_ONCE):
-            found = recording.get(new[start : start + _AT_ONCE])
-            for digest, data in found.items():
+            some = new[start : start + _AT_ONCE]
+            found = recording.get(some)
+            for digest in some:
+                data = found.get(digest)
+                if data is None:
+                    continue
                 following.extend(needs(data))
                 yield b'{"body":"%s","value":%s}\n' % (digest.encode(), data)
         wave = following
@@ -157,7 +162,8 @@ def recording_of(found: Found, own_bodies: Mapping[str, bytes]) -> Recording:
     bodies = dict(own_bodies)
     envelopes = [envelope_of(line) for line in found.lines]
     head = found.checkpoint.get("loupe_head")
-    if head is None:
+    if head is None:  # no store wrote it: what every event of a store has, and the terms that it brings
+        envelopes = [{**_EVERY_EVENT, "event_id": f"{e['run_id']}-{e['sequence']}", **e} for e in envelopes]
         _keep_terms(found, envelopes[0], bodies)
     events: list[Event] = []
     before = GENESIS

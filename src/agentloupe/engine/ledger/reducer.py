@@ -12,7 +12,7 @@ from typing import Final
 from agentloupe.engine.ledger.terms import Budget, Contract, is_count
 from agentloupe.words.canonical import Json
 
-__all__ = ["SIGNALS", "TABLE", "Reducer"]
+__all__ = ["SIGNALS", "TABLE", "Reducer", "text_of"]
 
 Line = Mapping[str, Json]
 
@@ -64,6 +64,7 @@ _WORK: Final = (
     | {"model_requested", "model_failed", "tool_allowed", "tool_unknown", "retrieval_finished", "retrieval_failed"}
     | {"call_finished", "call_failed", "span_started", "span_finished"}
 )
+_COUNTED: Final = _ANSWERS | _OPENS | _CLOSES | {"model_requested"}
 _ENDS: Final[Mapping[str, str]] = {
     "ok": "end_ok",
     "error": "end_error",
@@ -86,6 +87,7 @@ class Reducer:
         state: after the lines so far; `interrupted` is derived at the end only, see `final`.
         attempts, model_calls, tool_calls, tokens: what was used so far.
         refused: a signal that the table does not list for the state; set by the line that gave it.
+        passed_limit: the first limit of the budget that was passed.
     """
 
     def __init__(self, budget: Budget, contract: Contract) -> None:
@@ -94,6 +96,7 @@ class Reducer:
         self.state = ""
         self.attempts = self.model_calls = self.tool_calls = self.tokens = 0
         self.refused: str | None = None
+        self.passed_limit: str | None = None
         self.ended = False
         self._open: set[str] = set()
         self._asked: set[str] = set()
@@ -110,14 +113,7 @@ class Reducer:
         """Tool calls that began and did not end."""
         return len(self._open)
 
-    def over(self) -> str | None:
-        """The limit that was passed, if any."""
-        for limit, count in _COUNTS_OF_LIMITS.items():
-            most = getattr(self.budget, limit)
-            if most is not None and getattr(self, count) > most:
-                return limit
-        return None
-
+    @property
     def used_up(self) -> bool:
         """Whether a further tool call would pass the budget."""
         most = self.budget.max_tool_calls
@@ -127,7 +123,8 @@ class Reducer:
         """Takes the next line."""
         kind, payload = str(line["kind"]), line["payload"]
         assert isinstance(payload, dict)
-        self._count(kind, payload)
+        if kind in _COUNTED:
+            self._count(kind, payload)
         signal = self._signal(kind, payload)
         if signal is None:
             return
@@ -142,18 +139,25 @@ class Reducer:
         return claimed == self.state or (claimed == "interrupted" and bool(self._open))
 
     def _count(self, kind: str, payload: Mapping[str, Json]) -> None:
-        call = payload.get("call_id")
+        call = text_of(payload.get("call_id"))
         if kind == "model_requested":
             self.model_calls += 1
-            self._asked.add(str(call))
+            self._asked.add(call)
         elif kind in _ANSWERS:
-            self.model_calls += call is None or str(call) not in self._asked
+            self.model_calls += call not in self._asked
             self.tokens += sum(n for name in ("input_tokens", "output_tokens") if is_count(n := payload.get(name)))
         elif kind in _OPENS:
             self.tool_calls += kind == "tool_started"
-            self._open.add(str(call))
-        elif kind in _CLOSES:
-            self._open.discard(str(call))
+            self._open.add(call)
+        else:
+            self._open.discard(call)
+        self._compare()
+
+    def _compare(self) -> None:
+        for limit, count in _COUNTS_OF_LIMITS.items():
+            most = getattr(self.budget, limit)
+            if most is not None and getattr(self, count) > most:
+                self.passed_limit = self.passed_limit or limit
 
     def _signal(self, kind: str, payload: Mapping[str, Json]) -> str | None:
         if kind in _WORK:
@@ -161,12 +165,12 @@ class Reducer:
         if kind == "tool_denied":
             return "deny"
         if kind == "check_finished":
-            return self._judged(str(payload.get("name")), payload.get("passed"))
+            return self._judged(text_of(payload.get("name")), payload.get("passed"))
         if kind == "attempt_started":
             return self._begun(payload.get("attempt", self.attempts + 1))
         if kind == "run_finished":
             self.ended = True
-            return _ENDS.get(str(payload.get("status", "ok")), "end_error")
+            return _ENDS.get(text_of(payload.get("status", "ok")), "end_error")
         return "begin" if kind == "run_started" else None
 
     def _judged(self, name: str, passed: Json) -> str | None:
@@ -190,6 +194,12 @@ class Reducer:
             return None
         assert isinstance(attempt, int)
         self.attempts = attempt
+        self._compare()
         self._passed.clear()
         self._failed.clear()
         return "attempt"
+
+
+def text_of(value: Json) -> str:
+    """A name, or nothing. Never `str(value)`: a number may be too long to print."""
+    return value if isinstance(value, str) else ""

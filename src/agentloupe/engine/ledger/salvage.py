@@ -11,8 +11,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, cast
 
+from agentloupe.engine.ledger.terms import is_count
 from agentloupe.words.canonical import Json, digest_bytes, dumps, loads
-from agentloupe.words.ledger import EVENTS, KINDS, LEDGER_VERSION, LedgerFault, linked
+from agentloupe.words.ledger import EVENTS, KINDS, LEDGER_VERSION, LedgerFault, line_text, linked
 from agentloupe.words.seal import GENESIS
 
 __all__ = ["SALVAGE_FORM", "Damage", "Kept", "Salvage", "next_line", "salvage"]
@@ -145,18 +146,20 @@ def _take(found: Salvage, number: int, event: dict[str, Json]) -> LedgerFault | 
     last = found.kept[-1].event if found.kept else {"seq": 0, "run_id": event.get("run_id"), "hash": GENESIS}
 
     def fault(guard: str, said: str, *, newer: bool = False) -> LedgerFault:
-        sequence = seq if type(seq) is int else None
+        sequence = seq if is_count(seq) else None
         shown = kind[:60] if isinstance(kind, str) else None
         return LedgerFault(guard=guard, said=said, line=number, sequence=sequence, kind=shown, newer=newer, file=EVENTS)
 
-    if type(version) is not int or version > LEDGER_VERSION:
+    if not is_count(version):
+        return fault("schema_version", "schema_version is no number")
+    if version > LEDGER_VERSION:
         return fault("schema_version", f"schema {version} is newer than this reader ({LEDGER_VERSION})", newer=True)
-    if kind not in KINDS:
-        return fault("kind", f"kind {str(kind)[:60]} is not known", newer=True)
+    if not isinstance(kind, str) or kind not in KINDS:
+        return fault("kind", "its kind is not known", newer=True)
     if event.get("run_id") != last["run_id"]:
         return fault("run_id", "of another run than the lines before it")
     whole = not found.damage
-    if type(seq) is not int or (seq != cast("int", last["seq"]) + 1 if whole else seq <= cast("int", last["seq"])):
+    if not is_count(seq) or (seq != cast("int", last["seq"]) + 1 if whole else seq <= cast("int", last["seq"])):
         return fault("sequence", "its number does not follow")
     if version and not _sealed(event, str(last.get("hash")) if whole else None):
         return fault("chain", "it is not what was sealed")
@@ -191,9 +194,9 @@ def next_line(data: bytes, kind: str, payload: Mapping[str, Json], at: str) -> b
     body: dict[str, Json] = {**payload, **({"after_damage": list[Json](said)} if said else {})}
     line: dict[str, Json] = {"seq": cast("int", last["seq"]) + 1, "run_id": last["run_id"], "kind": kind}
     if "hash" not in last:
-        return dumps({**line, "payload": body})
+        return line_text({**line, "payload": body})
     line = {"schema_version": LEDGER_VERSION, **line, "recorded_at": at, "payload": body}
-    return dumps(linked(line, str(last["hash"])))
+    return line_text(linked(line, str(last["hash"])))
 
 
 def _untold(found: Salvage) -> Iterator[dict[str, Json]]:

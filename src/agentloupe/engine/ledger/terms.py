@@ -101,8 +101,8 @@ class Contract:
 
 
 def is_count(value: object) -> TypeGuard[int]:
-    """A whole number, 0 or more; no boolean."""
-    return type(value) is int and value >= 0
+    """A whole number, 0 or more, of at most 63 bits (whatever is longer is no count, and too long to print); no boolean."""
+    return type(value) is int and 0 <= value < 1 << 63
 
 
 def _members(data: bytes, version: int) -> dict[str, Json]:
