@@ -44,7 +44,7 @@ def ledger(folder: Path, *, receipt: bool, requested: bool = True) -> LedgerFile
     written = {"run_id": "run-27", "call_id": call["call_id"], "tool": "send_mail", "result_digest": "7" * 64}
     written |= {"arguments_digest": intent["input_digest"], "idempotency_key": call["idempotency_key"]}
     receipts = {"run-27%3A2.json": terms_file(written)} if receipt else {}
-    return checkpointed(sealed_lines(lines), receipts, BUDGET, CONTRACT, None, None)
+    return checkpointed(sealed_lines(lines), receipts, BUDGET, CONTRACT, None)
 
 
 @pytest.mark.parametrize("receipt", [False, True])

@@ -64,7 +64,7 @@ def lines_by_sequence(log: bytes) -> dict[int, dict[str, Any]]:
 
 def cut_ledger(lines: Sequence[dict[str, Any]], folder: Path) -> None:
     """A ledger of these lines whose checkpoint somebody made to fit what is left."""
-    write_files(folder, checkpointed(lines, {}, BUDGET, CONTRACT, None, None))
+    write_files(folder, checkpointed(lines, {}, BUDGET, CONTRACT, None))
 
 
 def as_ledger(log: bytes, folder: Path) -> None:

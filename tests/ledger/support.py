@@ -93,7 +93,7 @@ def told(
             payload["receipt_sha256"] = digest_bytes(held[name])
         made = {"schema_version": 1, "seq": line["seq"], "run_id": RUN, "kind": line["kind"]}
         lines.append({**made, "recorded_at": at(line["seq"]), "payload": payload})
-    return checkpointed(sealed_lines(lines), held, limits, terms, bodies, None)
+    return checkpointed(sealed_lines(lines), held, limits, terms, bodies)
 
 
 def in_memory(files: LedgerFiles, origin: str = "memory") -> LedgerFolder:

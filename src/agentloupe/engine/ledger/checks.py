@@ -456,12 +456,21 @@ def _bodies(found: Found) -> LedgerFault | None:
             said = f"body {digest[:12]} comes twice"
         elif digest_bytes(data) != digest:
             said = f"body {digest[:12]} does not fit its digest"
+        elif (parts := _needs(data)) is None:
+            said = f"body {digest[:12]} is not what a recorder writes"
         else:
             held.add(digest)
-            needed.update(needs(data))
+            needed.update(parts)
             continue
         return LedgerFault(guard="bodies", said=said, file=BODIES, line=number)
     return _bodies_named(found, held, needed)
+
+
+def _needs(data: bytes) -> tuple[str, ...] | None:
+    try:
+        return needs(data)
+    except ValueError:
+        return None
 
 
 def _bodies_named(found: Found, held: set[str], needed: set[str]) -> LedgerFault | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from agentloupe.engine.ledger.checks import Found
-from agentloupe.engine.ledger.terms import CHECKPOINT_FIELDS, budget_of, contract_of, receipts_digest, terms_file
+from agentloupe.engine.ledger.terms import CHECKPOINT_FIELDS, receipts_digest, terms_file, terms_of, told_terms
 from agentloupe.engine.verify import verify
 from agentloupe.ports.pack import needs
 from agentloupe.ports.recording import Recording
@@ -50,12 +50,13 @@ def files_of(recording: Recording, *, bodies: bool = True) -> LedgerFiles:
     found = verify(recording, bodies=bodies)
     if not found.ok:
         raise Corrupt(f"{recording.origin}: {found.head}", reason=found.fault.reason if found.fault else "corrupt")
-    budget, contract = budget_of(recording), contract_of(recording)
+    terms = terms_of(recording)
+    budget, contract = terms["budget"], terms["contract"]
     receipts = dict(_receipts(recording.events))
     added = _Added(budget, contract, receipts)
     lines = sealed_lines(line_of(event, added.of(event)) for event in recording.events)
     values = tuple(_bodies(recording)) if bodies else None
-    return checkpointed(lines, receipts, budget, contract, values, recording.events[-1].hash)
+    return checkpointed(lines, receipts, budget, contract, values)
 
 
 def checkpointed(
@@ -64,7 +65,6 @@ def checkpointed(
     budget: bytes,
     contract: bytes,
     bodies: tuple[bytes, ...] | None,
-    loupe_head: str | None,
 ) -> LedgerFiles:
     """The files, with the checkpoint that holds the number, the head and the digests of all of them."""
     events = b"".join(line_text(line) + b"\n" for line in lines)
@@ -79,7 +79,6 @@ def checkpointed(
         digest_bytes(budget),
         digest_bytes(contract),
         None if bodies is None else digest_parts(bodies),
-        loupe_head,
     )
     checkpoint = terms_file(dict(zip(CHECKPOINT_FIELDS, said, strict=True)))
     return LedgerFiles(Head(len(lines), str(last["hash"])), events, receipts, budget, contract, checkpoint, bodies)
@@ -156,36 +155,43 @@ def recording_of(found: Found, own_bodies: Mapping[str, bytes]) -> Recording:
         own_bodies: the values of the folder by digest.
 
     Raises:
-        Corrupt: the events are not those of the run whose head the checkpoint holds (reason `loupe_head`).
+        Corrupt: an event lacks what every event of a store has.
         VersionUnknown: an event has a field or schema that this reader does not know.
     """
     bodies = dict(own_bodies)
     envelopes = [envelope_of(line) for line in found.lines]
-    head = found.checkpoint.get("loupe_head")
-    if head is None:  # no store wrote it: what every event of a store has, and the terms that it brings
-        envelopes = [{**_EVERY_EVENT, "event_id": f"{e['run_id']}-{e['sequence']}", **e} for e in envelopes]
-        _keep_terms(found, envelopes[0], bodies)
-    events: list[Event] = []
-    before = GENESIS
-    for envelope in envelopes:
-        sealed = link(before, envelope)
-        events.append(from_envelope(envelope, before, sealed))
-        before = sealed
-    if head is not None and head != before:
-        raise Corrupt(f"{found.folder.origin}: the events are not those of the run", reason="loupe_head")
+    events = _sealed(envelopes)
+    if _keep_terms(found, events, envelopes[0], bodies):
+        events = _sealed(envelopes)
 
     def get(digests: Sequence[str]) -> Mapping[str, bytes]:
         return {digest: bodies[digest] for digest in digests if digest in bodies}
 
-    return Recording(events[0].run_id, tuple(events), get, found.folder.origin, Head(len(events), before))
+    return Recording(events[0].run_id, events, get, found.folder.origin, Head(len(events), events[-1].hash))
 
 
-def _keep_terms(found: Found, first: dict[str, Json], bodies: dict[str, bytes]) -> None:
-    """A ledger that no store wrote brings terms of its own: they become bodies of the run's first event."""
+def _sealed(envelopes: Iterable[dict[str, Json]]) -> tuple[Event, ...]:
+    events: list[Event] = []
+    before = GENESIS
+    for envelope in envelopes:
+        if "schema_version" not in envelope:  # no store wrote it
+            envelope |= {**_EVERY_EVENT, "event_id": f"{envelope['run_id']}-{envelope['sequence']}", **envelope}
+        sealed = link(before, envelope)
+        events.append(from_envelope(envelope, before, sealed))
+        before = sealed
+    return tuple(events)
+
+
+def _keep_terms(found: Found, events: Sequence[Event], first: dict[str, Json], bodies: dict[str, bytes]) -> bool:
+    """Terms that the events do not tell become bodies of the run's first event; of a run that a store wrote there are none."""
     named = dict(cast("Mapping[str, Json]", first.get("bodies") or {}))
-    for label, data in (("budget", found.folder.budget), ("contract", found.folder.contract)):
-        assert data is not None
-        text = canonical(loads(data))
-        bodies[digest_bytes(text)] = text
-        named.setdefault(label, digest_bytes(text))
-    first["bodies"] = named
+    brought = {"budget": found.folder.budget, "contract": found.folder.contract or b""}
+    kept = {
+        label: canonical(loads(brought[label])) for label, told in told_terms(events).items() if brought[label] != told
+    }
+    kept = {label: text for label, text in kept.items() if label not in named}
+    bodies |= {digest_bytes(text): text for text in kept.values()}
+    first["bodies"] = {**named, **{label: digest_bytes(text) for label, text in kept.items()}}
+    if not first["bodies"]:
+        del first["bodies"]
+    return bool(kept)

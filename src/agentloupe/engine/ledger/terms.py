@@ -19,8 +19,6 @@ __all__ = [
     "Budget",
     "Contract",
     "TermFault",
-    "budget_of",
-    "contract_of",
     "is_count",
     "read_budget",
     "read_checkpoint",
@@ -28,6 +26,8 @@ __all__ = [
     "read_receipt",
     "receipts_digest",
     "terms_file",
+    "terms_of",
+    "told_terms",
 ]
 
 LIMITS = ("max_attempts", "max_model_calls", "max_tool_calls", "max_tokens")
@@ -47,7 +47,7 @@ RECEIPT_FIELDS: Mapping[str, bool] = {
 
 CHECKPOINT_FIELDS = (
     *("schema_version", "run_id", "events", "head", "events_sha256", "receipts_sha256"),
-    *("budget_sha256", "contract_sha256", "bodies_sha256", "loupe_head"),
+    *("budget_sha256", "contract_sha256", "bodies_sha256"),
 )
 
 
@@ -213,17 +213,14 @@ def terms_file(value: Mapping[str, Json]) -> bytes:
     return canonical({"schema_version": LEDGER_VERSION, **value}) + b"\n"
 
 
-def budget_of(recording: Recording) -> bytes:
-    """The budget that the run was started with, or one without limits."""
-    return _named(recording, "budget") or terms_file(dict.fromkeys(LIMITS))
+def terms_of(recording: Recording) -> dict[str, bytes]:
+    """`budget` and `contract` that the run was started with, or else those that its own events tell."""
+    return {label: _named(recording, label) or told for label, told in told_terms(recording.events).items()}
 
 
-def contract_of(recording: Recording) -> bytes:
-    """The contract that the run was started with, or else what its own events tell.
-
-    A run of the recorder has none: its tools were decided on call by call, and its checks bind nobody.
-    """
-    return _named(recording, "contract") or _told(recording.events)
+def told_terms(events: Iterable[Event]) -> dict[str, bytes]:
+    """The terms of a run that had none: no limits; its tools as they were decided on, and checks that bind nobody."""
+    return {"budget": terms_file(dict.fromkeys(LIMITS)), "contract": _told(events)}
 
 
 def _named(recording: Recording, label: str) -> bytes | None:
