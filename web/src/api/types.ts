@@ -62,4 +62,5 @@ export type Reports = Schemas['ReportPage'];
 export type Settings = Schemas['SettingsDocument'];
 export type Report = Schemas['Report'];
 export type Workers = Schemas['Workers'];
+export type Verdict = Schemas['Verdict'];
 export type About = Schemas['About'];

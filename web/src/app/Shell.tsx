@@ -12,6 +12,7 @@ import { SlotsContext } from '../widgets/slots';
 import { Catcher, Strip } from '../widgets/states';
 import { AllKeys } from './AllKeys';
 import { Commands } from './Commands';
+import { Older } from './Older';
 
 const PLACES = [
   ['/runs', 'nav.runs'],
@@ -71,6 +72,7 @@ function Frame({ reader }: { readonly reader: Reader }) {
         <Choices reader={reader} />
       </header>
       <Connection />
+      <Older />
       <div id="content" className="content" tabIndex={-1}>
         <Catcher>
           <Outlet />

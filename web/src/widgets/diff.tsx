@@ -2,11 +2,23 @@ import { jsonText } from '../base/json';
 import { type PlaceChange, shortened, type Word } from '../model/diff';
 import { RunText } from './text';
 
+/** One of the two that are compared: what went is on the left, what came on the right. */
+export type Side = 'left' | 'right';
+
+interface WordsProps {
+  readonly words: readonly Word[];
+  readonly whole?: boolean;
+  /** Only what this side says; without it both are shown in one text. */
+  readonly side?: Side;
+}
+
 /** A text word by word: what went is grey and struck through, what came is underlined in the accent. */
-export function Words({ words, whole = false }: { readonly words: readonly Word[]; readonly whole?: boolean }) {
+export function Words({ words, whole = false, side }: WordsProps) {
+  const other = side === undefined ? null : side === 'left' ? '+' : '-';
   return (
     <>
       {(whole ? words : shortened(words)).map(([op, text], at) => {
+        if (op === other) return null;
         const shown = <RunText>{text}</RunText>;
         // biome-ignore-start lint/suspicious/noArrayIndexKey: words of one text have no other name than their place
         if (op === '-') return <del key={at}>{shown}</del>;
@@ -19,7 +31,7 @@ export function Words({ words, whole = false }: { readonly words: readonly Word[
 }
 
 /** Changed places of a JSON value, each with what it was and what it is. */
-export function Places({ changes }: { readonly changes: readonly PlaceChange[] }) {
+export function Places({ changes, side }: { readonly changes: readonly PlaceChange[]; readonly side?: Side }) {
   return (
     <div className="dl">
       {changes.map((change, at) =>
@@ -31,14 +43,14 @@ export function Places({ changes }: { readonly changes: readonly PlaceChange[] }
           </div>
         ) : (
           // biome-ignore lint/suspicious/noArrayIndexKey: changes are in a fixed order
-          <Place key={at} change={change} />
+          <Place key={at} change={change} side={side} />
         ),
       )}
     </div>
   );
 }
 
-function Place({ change }: { readonly change: PlaceChange }) {
+function Place({ change, side }: { readonly change: PlaceChange; readonly side: Side | undefined }) {
   return (
     <>
       <div className="at">
@@ -47,7 +59,7 @@ function Place({ change }: { readonly change: PlaceChange }) {
           <RunText>{change.path}</RunText>
         </span>
       </div>
-      {'expected' in change && (
+      {side !== 'right' && 'expected' in change && (
         <div className="o">
           <span>−</span>
           <span>
@@ -55,7 +67,7 @@ function Place({ change }: { readonly change: PlaceChange }) {
           </span>
         </div>
       )}
-      {'actual' in change && (
+      {side !== 'left' && 'actual' in change && (
         <div className="n">
           <span>+</span>
           <span>

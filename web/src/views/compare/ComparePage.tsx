@@ -6,9 +6,12 @@ import { useEffect, useRef } from 'react';
 import { address, get } from '../../api/client';
 import { usePages } from '../../api/pages';
 import type { ComparePage as Compared, ComparedHead, ComparedRow, Run } from '../../api/types';
+import { moment } from '../../base/format';
 import { type Hint, useKeys } from '../../base/keys';
 import { useWords } from '../../base/words';
 import type { CompareSearch } from '../../model/addresses';
+import { type Miss, meaningOf, missesOf } from '../../model/meaning';
+import { changedPlaces } from '../../model/overrides';
 import { Seg } from '../../widgets/controls';
 import { Icon } from '../../widgets/Icon';
 import { Finder, Foot } from '../../widgets/slots';
@@ -24,7 +27,8 @@ const route = getRouteApi('/compare');
 const HINTS: readonly Hint[] = [
   { keys: ['j', 'k'], does: 'key.move' },
   { keys: ['n', 'p'], does: 'key.difference' },
-  { keys: ['Enter'], does: 'key.open' },
+  { keys: ['Enter'], does: 'key.openB' },
+  { keys: ['o'], does: 'key.openA' },
   { keys: ['s'], does: 'key.swap' },
   { keys: ['d'], does: 'key.only' },
   { keys: ['?'], does: 'key.all' },
@@ -57,13 +61,7 @@ export function ComparePage() {
   return (
     <>
       {finder}
-      <Loaded
-        a={a}
-        b={b}
-        only={only === 'differences'}
-        head={head.data.header}
-        differing={head.data.items.map(one => one.row)}
-      />
+      <Loaded a={a} b={b} only={only === 'differences'} head={head.data.header} differing={head.data.items} />
     </>
   );
 }
@@ -76,12 +74,14 @@ interface LoadedProps {
   readonly b: string;
   readonly only: boolean;
   readonly head: ComparedHead;
-  /** Numbers of the first thousand rows that differ. */
-  readonly differing: readonly number[];
+  /** The first thousand rows that differ. */
+  readonly differing: readonly ComparedRow[];
 }
 
-function Loaded({ a, b, only, head, differing }: LoadedProps) {
+function Loaded({ a, b, only, head, differing: rowsApart }: LoadedProps) {
   const { t } = useWords();
+  const differing = rowsApart.map(one => one.row);
+  const firstApart = rowsApart.find(one => one.row === head.first?.row);
   const search = route.useSearch();
   const navigate = route.useNavigate();
   const pane = useRef<HTMLDivElement>(null);
@@ -133,7 +133,7 @@ function Loaded({ a, b, only, head, differing }: LoadedProps) {
     p: () => jump(-1),
     s: swap,
     d: () => change({ only: only ? undefined : 'differences' }),
-    o: () => open('right'),
+    o: () => open('left'),
     Enter: () => open('right'),
   });
   const row = rows.at(place);
@@ -149,8 +149,8 @@ function Loaded({ a, b, only, head, differing }: LoadedProps) {
         </span>
         <SideHead run={head.right} side="B" other={head.left} />
       </div>
-      <Misses run={head.left} side="A" />
-      <Misses run={head.right} side="B" />
+      <Misses run={head.left} side="A" missed={missesOf(rowsApart, 'left')} onGo={row => change({ row })} />
+      <Misses run={head.right} side="B" missed={missesOf(rowsApart, 'right')} onGo={row => change({ row })} />
       <Deltas head={head} total={rowsOf(head)} />
       <div className="pin">
         <Tag look="new" sign="fork">
@@ -158,7 +158,7 @@ function Loaded({ a, b, only, head, differing }: LoadedProps) {
         </Tag>
         <b className="ell">
           {head.first
-            ? t('step.title', { step: String(head.first.left_idx) })
+            ? `${t('step.title', { step: String(head.first.left_idx) })}${firstApart ? `: ${t(meaningOf(firstApart))}` : ''}`
             : t(head.identical ? 'compare.identical' : 'compare.sameValues')}
         </b>
         <span className="grow" />
@@ -241,7 +241,8 @@ interface SideHeadProps {
 }
 
 function SideHead({ run, side, other }: SideHeadProps) {
-  const { t } = useWords();
+  const { t, language } = useWords();
+  const changed = changedPlaces(run.overrides).map(place => (typeof place === 'string' ? t(place) : place.place));
   const fork = run.parent_run_id === other.id;
   return (
     <div className="sidehead">
@@ -260,29 +261,61 @@ function SideHead({ run, side, other }: SideHeadProps) {
           )}
         </div>
         <p className="note ell">
-          <span className="mono">{run.id}</span> · {run.model}
-          {fork && <> · {t('compare.forkOfA', { step: run.forked_from_step ?? 0 })}</>}
+          <span className="mono">{run.id}</span>
+          {run.agent !== run.name && (
+            <>
+              {' · '}
+              <RunText>{run.agent}</RunText>
+            </>
+          )}
+          {run.model && (
+            <>
+              {' · '}
+              <RunText>{run.model}</RunText>
+            </>
+          )}
+          {' · '}
+          {moment(run.started_at, language)}
+          {fork && <> · {t('compare.forkOf', { side: side === 'A' ? 'B' : 'A', step: run.forked_from_step ?? 0 })}</>}
+          {changed.length > 0 && <> · {t('override.count', { n: changed.length, what: changed.join(', ') })}</>}
         </p>
       </div>
     </div>
   );
 }
 
+interface MissesProps {
+  readonly run: Run;
+  readonly side: 'A' | 'B';
+  readonly missed: readonly Miss[];
+  readonly onGo: (row: number) => void;
+}
+
 /** Misses stand above every conclusion. */
-function Misses({ run, side }: { readonly run: Run; readonly side: 'A' | 'B' }) {
+function Misses({ run, side, missed, onGo }: MissesProps) {
   const { t } = useWords();
+  const [first] = missed;
   if (run.counts.miss === 0) return null;
   return (
     <Strip
       actions={
-        run.hypothetical_from !== null && (
-          <Link to="/runs/$id" params={{ id: run.id }} search={{ step: run.hypothetical_from }}>
+        first && (
+          <button type="button" className="more" onClick={() => onGo(first.row)}>
             {t('compare.goTo')}
-          </Link>
+          </button>
         )
       }
     >
       <Icon sign="miss" /> <b>{t('compare.misses', { n: run.counts.miss, side })}</b>{' '}
+      {first && (
+        <>
+          {t('compare.missAt', { step: first.idx })}{' '}
+          <b className="mono">
+            <RunText>{first.name}</RunText>
+          </b>{' '}
+          {t('compare.notRun')}{' '}
+        </>
+      )}
       {run.hypothetical_from !== null && t('compare.hypothetical', { side, step: run.hypothetical_from })}
     </Strip>
   );

@@ -1,6 +1,8 @@
 import type { ComparedRow, ComparedSide } from '../../api/types';
 import { useWords } from '../../base/words';
+import { wordsApart } from '../../model/diff';
 import { CutLine } from '../../widgets/controls';
+import { Words } from '../../widgets/diff';
 import { Kind, SourceTag } from '../../widgets/tags';
 import { RunText } from '../../widgets/text';
 
@@ -25,6 +27,7 @@ const LOOKS: Readonly<Record<ComparedRow['status'], string>> = {
 /** A step of each side, and how they stand to each other. */
 export function Row({ row, cut, first, current, onPick }: RowProps) {
   const { t } = useWords();
+  const differs = row.status !== 'same';
   const missed = row.right?.source === 'miss' ? 'B' : row.left?.source === 'miss' ? 'A' : null;
   const equal = row.notes.length > 0 ? t('compare.spelling') : t('compare.status.same');
   const said =
@@ -36,30 +39,39 @@ export function Row({ row, cut, first, current, onPick }: RowProps) {
       {/* biome-ignore lint/a11y/useKeyWithClickEvents: j, k, n and p move through the rows */}
       {/* biome-ignore lint/a11y/noStaticElementInteractions: the row around it has the role */}
       <div className={`ab abrow ${look} ${first ? 'first' : ''} ${current ? 'cur' : ''}`} onClick={onPick}>
-        <Side side={row.left} look="lt" />
+        <Side side={row.left} other={differs ? (row.right?.line ?? null) : null} look="lt" />
         <div role="cell" className="sp">
           {said}
         </div>
-        <Side side={row.right} look="rt" />
+        <Side side={row.right} other={differs ? (row.left?.line ?? null) : null} look="rt" />
       </div>
     </>
   );
 }
 
-function Side({ side, look }: { readonly side: ComparedSide | null; readonly look: string }) {
+interface SideProps {
+  readonly side: ComparedSide | null;
+  /** The other side's line, where the two differ: what is not in it is marked. */
+  readonly other: string | null;
+  readonly look: 'lt' | 'rt';
+}
+
+function Side({ side, other, look }: SideProps) {
   if (!side) return <div role="cell" className={`none ${look}`} />;
+  const line = side.line ?? '';
+  const apart = other === null ? null : look === 'lt' ? wordsApart(line, other) : wordsApart(other, line);
   return (
     <div role="cell" className={look}>
       <span className="no">{side.idx}</span>
       <Kind kind={side.kind} />
       <span className="ell grow">
-        {side.kind === 'llm' && side.line ? null : (
+        {side.kind === 'llm' && line ? null : (
           <b className="mono">
             <RunText>{side.name}</RunText>{' '}
           </b>
         )}
         <span className={side.kind === 'llm' ? '' : 'mono'}>
-          <RunText>{side.line ?? ''}</RunText>
+          {apart ? <Words words={apart} side={look === 'lt' ? 'left' : 'right'} whole /> : <RunText>{line}</RunText>}
         </span>
       </span>
       {side.source !== 'live' || look === 'rt' ? <SourceTag source={side.source} /> : null}

@@ -5,7 +5,7 @@ import type { ComparedRow } from '../../api/types';
 import { jsonText } from '../../base/json';
 import { useWords } from '../../base/words';
 import type { MessageChange, PlaceChange, ToolChange, Word } from '../../model/diff';
-import { Places, Words } from '../../widgets/diff';
+import { Places, type Side, Words } from '../../widgets/diff';
 import { Failure, Loading } from '../../widgets/states';
 import { RunText } from '../../widgets/text';
 
@@ -26,43 +26,88 @@ interface RowDetailProps {
   readonly row: ComparedRow;
 }
 
-/** What differs in one row, with the values. */
+/** What differs in one row, with the values: each side says what is its own. */
 export function RowDetail({ a, b, row }: RowDetailProps) {
-  const { t } = useWords();
   const found = useQuery({
     queryKey: ['compare', a, b, 'row', row.row],
     queryFn: ({ signal }) => get<Detail>(address('/api/compare/row', { a, b, row: row.row }), signal),
   });
   if (found.isError) return <Failure error={found.error} again={() => void found.refetch()} />;
   if (!found.data) return <Loading rows={2} />;
-  const { words } = found.data;
-  const [messages, answer] = [found.data.messages ?? [], found.data.answer ?? []];
-  const [input, output] = [found.data.input ?? [], found.data.output ?? []];
-  const asked = messages.filter(change => change.op !== 'same' && (change.words || change.changes));
   const model = row.left?.kind === 'llm' || row.right?.kind === 'llm';
   return (
-    <div className="detail">
-      {!found.data.left || !found.data.right ? <Lone detail={found.data} /> : null}
+    <div className="detail ab">
+      <Half detail={found.data} model={model} side="left" />
+      <span />
+      <Half detail={found.data} model={model} side="right" />
+    </div>
+  );
+}
+
+interface HalfProps {
+  readonly detail: Detail;
+  readonly model: boolean;
+  readonly side: Side;
+}
+
+function Half({ detail, model, side }: HalfProps) {
+  const { t } = useWords();
+  const { words } = detail;
+  const answer = detail.answer?.[0]?.op === 'changed' ? detail.answer[0] : undefined;
+  const gone = side === 'left' ? 'added' : 'removed';
+  const asked = (detail.messages ?? []).filter(
+    change => change.op !== 'same' && change.op !== gone && (change.words || change.changes),
+  );
+  const tools = (detail.tools ?? []).filter(change => change.op !== 'same' && change.op !== gone);
+  const [input, output] = model ? [[], []] : [detail.input ?? [], detail.output ?? []];
+  const lone = detail.left === null || detail.right === null;
+  if (lone) return detail[side] === null ? <div /> : <Lone output={detail[side].output} />;
+  return (
+    <div className="half">
       {asked.length > 0 && (
-        <Part title={t('compare.input')}>
+        <Part title={t('compare.newInput')}>
           {asked.map((change, at) => (
             // biome-ignore lint/suspicious/noArrayIndexKey: messages are in a fixed order
-            <Message key={at} change={change} />
+            <Message key={at} change={change} side={side} />
           ))}
         </Part>
       )}
-      {!model && input.length > 0 && (
-        <Part title={t('compare.input')}>
-          <Places changes={input} />
+      {tools.length > 0 && (
+        <Part title={t('compare.tools')}>
+          {tools.map(change => (
+            <div key={change.name}>
+              <b className="mono">
+                {change.op === 'changed' ? (
+                  <RunText>{change.name}</RunText>
+                ) : side === 'left' ? (
+                  <del>
+                    <RunText>{change.name}</RunText>
+                  </del>
+                ) : (
+                  <ins>
+                    <RunText>{change.name}</RunText>
+                  </ins>
+                )}
+              </b>
+              {change.changes && <Places changes={change.changes} side={side} />}
+            </div>
+          ))}
         </Part>
       )}
-      {answer.length > 0 && answer[0]?.op === 'changed' ? (
+      {input.length > 0 && (
+        <Part title={t('compare.input')}>
+          <Places changes={input} side={side} />
+        </Part>
+      )}
+      {answer ? (
         <Part title={t('compare.output')}>
-          <Message change={answer[0]} />
+          <Message change={answer} side={side} />
         </Part>
       ) : (
-        (words || (!model && output.length > 0)) && (
-          <Part title={t('compare.output')}>{words ? <Words words={words} /> : <Places changes={output} />}</Part>
+        (words || output.length > 0) && (
+          <Part title={t('compare.output')}>
+            {words ? <Words words={words} side={side} /> : <Places changes={output} side={side} />}
+          </Part>
         )
       )}
     </div>
@@ -78,23 +123,22 @@ function Part({ title, children }: { readonly title: string; readonly children: 
   );
 }
 
-function Message({ change }: { readonly change: MessageChange }) {
+function Message({ change, side }: { readonly change: MessageChange; readonly side: Side }) {
   return (
     <>
       {change.words && (
         <pre>
-          <Words words={change.words} />
+          <Words words={change.words} side={side} />
         </pre>
       )}
-      {change.changes && <Places changes={change.changes} />}
+      {change.changes && <Places changes={change.changes} side={side} />}
     </>
   );
 }
 
 /** A step that only one side has: what came of it. */
-function Lone({ detail }: { readonly detail: Detail }) {
+function Lone({ output }: { readonly output: unknown }) {
   const { t } = useWords();
-  const output = (detail.left ?? detail.right)?.output;
   return (
     <Part title={t('compare.output')}>
       <pre>

@@ -1,4 +1,5 @@
 import { Link } from '@tanstack/react-router';
+import { useState } from 'react';
 import { path } from '../../api/client';
 import type { RunDetail } from '../../api/types';
 import { dollars, duration } from '../../base/format';
@@ -9,6 +10,7 @@ import { Menu } from '../../widgets/controls';
 import { Icon } from '../../widgets/Icon';
 import { Badge, SourceCount, Status, Tag } from '../../widgets/tags';
 import { Copy, Count, RunText, Unknown } from '../../widgets/text';
+import { useVerdict } from './queries';
 
 /** Name, badges, lineage and totals of a run. */
 export function Header({ run }: { readonly run: RunDetail }) {
@@ -67,7 +69,7 @@ export function Header({ run }: { readonly run: RunDetail }) {
 
 function Badges({ run }: { readonly run: RunDetail }) {
   const { t } = useWords();
-  const { chain, replay } = run.badges;
+  const { replay } = run.badges;
   return (
     <>
       <Badge bad={run.status === 'error'}>
@@ -75,15 +77,32 @@ function Badges({ run }: { readonly run: RunDetail }) {
           <b>{t(`status.${run.status}`)}</b>
         </Status>
       </Badge>
-      <Badge bad={chain === 'broken'} sign="chain">
-        {t('run.chain')} <b>{t(`run.chain.${chain}`)}</b>
-      </Badge>
+      <Chain run={run} />
       <Replayed replay={replay} />
       <Badge bad={run.coverage === 'lossy'}>
         {t('run.coverage')} <b>{t(`coverage.${run.coverage}`)}</b>
       </Badge>
       <Belief run={run} />
     </>
+  );
+}
+
+/** Whether the evidence is whole. Where nobody looked yet, pressing it looks: numbers, chain and every body. */
+function Chain({ run }: { readonly run: RunDetail }) {
+  const { t } = useWords();
+  const [wanted, setWanted] = useState(false);
+  const verdict = useVerdict(run.id, wanted);
+  const known = verdict.data ? (verdict.data.ok ? 'ok' : 'broken') : run.badges.chain;
+  const badge = (
+    <Badge bad={known === 'broken'} sign="chain">
+      {t('run.chain')} <b>{t(verdict.isFetching ? 'run.chain.checking' : `run.chain.${known}`)}</b>
+    </Badge>
+  );
+  if (known !== 'not_checked') return badge;
+  return (
+    <button type="button" className="plainbtn" title={t('run.checkChain')} onClick={() => setWanted(true)}>
+      {badge}
+    </button>
   );
 }
 
@@ -147,7 +166,7 @@ function Descent({ run }: { readonly run: RunDetail }) {
           <span>
             {changed.length
               ? t('override.count', { n: changed.length, what: changed.join(', ') })
-              : t('runs.noOverride')}
+              : t(answeredOtherwise(run) ? 'run.onlyPolicy' : 'runs.noOverride')}
           </span>
           {siblings > 0 && (
             <span className="hide-n">
@@ -163,6 +182,12 @@ function Descent({ run }: { readonly run: RunDetail }) {
       <span className="dim hide-n">{run.children ? t('run.forks', { n: run.children }) : t('run.notForked')}</span>
     </span>
   );
+}
+
+/** Whether a fork let others answer tools than the recording, though it changed nothing in a request. */
+function answeredOtherwise(run: RunDetail): boolean {
+  const { live, stub, sandbox, human, simulated } = run.counts;
+  return live + stub + sandbox + human + simulated > 0;
 }
 
 /** The observed run and all forks of the same step, as far as they are listed. */

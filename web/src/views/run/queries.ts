@@ -1,7 +1,7 @@
 import { queryOptions, useQuery } from '@tanstack/react-query';
 import { address, get, path } from '../../api/client';
 import { type Pages, usePages } from '../../api/pages';
-import type { Card, Minimap, Page, RunDetail, StepHeader } from '../../api/types';
+import type { Card, Minimap, Page, RunDetail, StepHeader, Verdict } from '../../api/types';
 import { cardFor } from '../../model/cards';
 
 const STEPS = 500;
@@ -50,5 +50,15 @@ export function useMinimap(id: string, shown: boolean) {
     queryKey: ['run', id, 'minimap'],
     queryFn: ({ signal }) => get<Minimap>(address(path`/api/runs/${id}/minimap`, { columns: COLUMNS }), signal),
     enabled: shown,
+  });
+}
+
+/** Whether the evidence of a run is whole; looked at when it is wanted, and then remembered. */
+export function useVerdict(id: string, wanted: boolean) {
+  return useQuery({
+    queryKey: ['run', id, 'verify'],
+    queryFn: ({ signal }) => get<Verdict>(path`/api/runs/${id}/verify`, signal),
+    enabled: wanted,
+    staleTime: Number.POSITIVE_INFINITY,
   });
 }
