@@ -33,7 +33,6 @@ export type EventEnvelope = Schemas['EventEnvelope'];
 export type ComparedSide = Omit<Schemas['StepName'], 'kind' | 'source'> & {
   readonly kind: StepHeader['kind'];
   readonly source: StepHeader['source'];
-  readonly line?: string;
 };
 export type ComparedRow = Omit<Schemas['Row'], 'left' | 'right'> & {
   readonly left: ComparedSide | null;
@@ -60,6 +59,7 @@ export type Estimated = Schemas['Estimated'];
 export type Job = Schemas['Job'];
 export type Reports = Schemas['ReportPage'];
 export type Settings = Schemas['SettingsDocument'];
+export type SettingsChange = Schemas['SettingsBody'];
 export type Report = Schemas['Report'];
 export type Workers = Schemas['Workers'];
 export type Verdict = Schemas['Verdict'];

@@ -9,6 +9,7 @@ const step = (name: string, source = 'live', kind = 'tool') => ({
   status: 'ok',
   source,
   error_class: null,
+  effect: null,
   line: '',
 });
 const leaf = (names: string[], runs: string[], source = 'live'): Path => ({

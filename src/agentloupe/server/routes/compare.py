@@ -88,6 +88,7 @@ def _row(at: int, row: Row, lines: tuple[Mapping[int, str], Mapping[int, str]]) 
     for side, step, known in (("left", row.left, lines[0]), ("right", row.right, lines[1])):
         if step is not None:
             told[side]["line"] = known.get(step.idx, "")
+            told[side]["effect"] = step.effect
     return told
 
 
@@ -122,6 +123,7 @@ def _line_stretches(here: Context, path: Path, shown: dict[str, Any]) -> None:
     known = _lines_of(here, path.stretch[:_LINED])
     for step, told in zip(path.stretch, shown["stretch"], strict=True):
         told["line"] = known.get(step.idx, "")
+        told["effect"] = step.effect
     for child, below in zip(path.children, shown["children"], strict=True):
         _line_stretches(here, child, below)
 

@@ -9,6 +9,7 @@ from pydantic import Field
 from agentloupe.engine.compare import RowStatus
 from agentloupe.server.schemas.common import Document, Json, Money, Page
 from agentloupe.server.schemas.runs import Counts, Run, RunShort
+from agentloupe.words.call import Effect
 from agentloupe.words.run import Label, RunStatus
 
 __all__ = ["ComparePage", "Family", "Only", "RowDetail", "Summary"]
@@ -25,6 +26,7 @@ class StepName(Document):
     status: str
     source: str
     error_class: str | None
+    effect: Effect | None = Field(description="What a tool does to the world, as far as it was stated.")
     line: str = Field(
         description="What it did, in one short line; empty where that is not known, or far down in a long stretch.",
         examples=['{"city": "Beijing"} -> {"temp_c": 11.9}'],

@@ -487,7 +487,7 @@ export const en = {
   'settings.keyNotSet': 'not set ({variable})',
   'settings.address': 'Address',
   'settings.live': 'Tools that may run live',
-  'settings.noLive': 'None. Name them in loupe.toml with a reason each.',
+  'settings.noLive': 'None yet.',
   'settings.prices': 'Prices',
   'settings.own': 'own prices',
   'settings.library': 'price library',

@@ -472,7 +472,7 @@ export const zh = {
   'settings.keyNotSet': '未设置（{variable}）',
   'settings.address': '地址',
   'settings.live': '可以实时执行的工具',
-  'settings.noLive': '没有。请在 loupe.toml 中逐一列出并写明理由。',
+  'settings.noLive': '尚无。',
   'settings.prices': '价格',
   'settings.own': '自有价格',
   'settings.library': '价格库',

@@ -3,7 +3,7 @@ import { useWords } from '../../base/words';
 import { wordsApart } from '../../model/diff';
 import { CutLine } from '../../widgets/controls';
 import { Words } from '../../widgets/diff';
-import { Kind, SourceTag } from '../../widgets/tags';
+import { Kind, SourceTag, Tag } from '../../widgets/tags';
 import { RunText } from '../../widgets/text';
 
 interface RowProps {
@@ -57,8 +57,9 @@ interface SideProps {
 }
 
 function Side({ side, other, look }: SideProps) {
+  const { t } = useWords();
   if (!side) return <div role="cell" className={`none ${look}`} />;
-  const line = side.line ?? '';
+  const line = side.line;
   const apart = other === null ? null : look === 'lt' ? wordsApart(line, other) : wordsApart(other, line);
   return (
     <div role="cell" className={look}>
@@ -74,6 +75,9 @@ function Side({ side, other, look }: SideProps) {
           {apart ? <Words words={apart} side={look === 'lt' ? 'left' : 'right'} whole /> : <RunText>{line}</RunText>}
         </span>
       </span>
+      {side.effect === 'write' && side.source === 'live' && side.status === 'ok' && (
+        <Tag>{t('compare.wroteForReal')}</Tag>
+      )}
       {side.source !== 'live' || look === 'rt' ? <SourceTag source={side.source} /> : null}
     </div>
   );

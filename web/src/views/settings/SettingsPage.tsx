@@ -1,15 +1,17 @@
 import { useQuery } from '@tanstack/react-query';
 import { useNavigate } from '@tanstack/react-router';
-import type { ReactNode } from 'react';
 import { get } from '../../api/client';
 import type { About, Settings, Workers } from '../../api/types';
-import { jsonText } from '../../base/json';
 import type { Hint } from '../../base/keys';
 import { useWords } from '../../base/words';
 import { Finder, Foot } from '../../widgets/slots';
 import { Failure, Loading, Strip } from '../../widgets/states';
 import { Tag } from '../../widgets/tags';
-import { Command, Count, RunText } from '../../widgets/text';
+import { Command, Count } from '../../widgets/text';
+import { Items } from './Items';
+import { Live } from './Live';
+import { NotSet, Part } from './Part';
+import { Prices } from './Prices';
 import { Yours } from './Yours';
 
 const HINTS: readonly Hint[] = [{ keys: ['?'], does: 'key.all' }];
@@ -41,6 +43,7 @@ export function SettingsPage() {
         <Yours />
         {found.data && <Model settings={found.data} />}
         <Server />
+        {found.data && <Endpoints settings={found.data} />}
         {found.data && <Live settings={found.data} />}
         {found.data && <Prices settings={found.data} />}
         {found.data && <Secrets settings={found.data} />}
@@ -53,32 +56,24 @@ export function SettingsPage() {
   );
 }
 
-function Part({ title, children }: { readonly title: string; readonly children: ReactNode }) {
-  return (
-    <section className="box">
-      <h2>{title}</h2>
-      {children}
-    </section>
-  );
-}
-
-function NotSet() {
-  const { t } = useWords();
-  return <span className="dim">{t('fork.notSet')}</span>;
-}
-
 function Model({ settings }: { readonly settings: Settings }) {
   const { t } = useWords();
-  const { base_url, model, key, key_variable } = settings.model;
+  const { base_url, model, key, key_variable, places } = settings.model;
   return (
     <Part title={t('settings.model')}>
       <dl className="kv">
         <dt>{t('settings.address')}</dt>
-        <dd className="mono">{base_url ?? <NotSet />}</dd>
+        <dd className="mono">
+          {base_url ?? <NotSet />} <Place place={places.base_url} />
+        </dd>
         <dt>{t('fork.model')}</dt>
-        <dd className="mono">{model ?? <NotSet />}</dd>
+        <dd className="mono">
+          {model ?? <NotSet />} <Place place={places.model} />
+        </dd>
         <dt>{t('settings.key')}</dt>
-        <dd>{t(key ? 'settings.keySet' : 'settings.keyNotSet', { variable: key_variable })}</dd>
+        <dd>
+          {t(key ? 'settings.keySet' : 'settings.keyNotSet', { variable: key_variable })} <Place place={places.key} />
+        </dd>
       </dl>
       {base_url === null && (
         <>
@@ -86,6 +81,39 @@ function Model({ settings }: { readonly settings: Settings }) {
           <Command>export LLM_BASE_URL=http://127.0.0.1:8080/v1</Command>
         </>
       )}
+    </Part>
+  );
+}
+
+function Place({ place }: { readonly place: string | null }) {
+  const { t } = useWords();
+  if (place === null) return null;
+  return <span className="dim">{place === 'the environment' ? t('settings.origin.environment') : place}</span>;
+}
+
+/** Further models that forks may ask by name. They are changed in the file only: an address could lead a key elsewhere. */
+function Endpoints({ settings }: { readonly settings: Settings }) {
+  const { t } = useWords();
+  return (
+    <Part title={t('setup.endpoints')}>
+      {settings.endpoints.length === 0 && <p className="note">{t('setup.noEndpoints')}</p>}
+      <dl className="kv">
+        {settings.endpoints.map(one => (
+          <div key={one.name} className="pair">
+            <dt className="mono">{one.name}</dt>
+            <dd>
+              <code>{one.base_url}</code> {one.model && <span className="mono">{one.model}</span>}{' '}
+              {one.dialect && <Tag>{one.dialect}</Tag>}
+              <div className="note">
+                {one.key_variable &&
+                  t(one.key ? 'settings.keySet' : 'settings.keyNotSet', { variable: one.key_variable })}{' '}
+                <Place place={one.place} />
+              </div>
+            </dd>
+          </div>
+        ))}
+      </dl>
+      <p className="note">{t('setup.endpointsSay', { file: settings.files.settings })}</p>
     </Part>
   );
 }
@@ -126,44 +154,6 @@ function Server() {
   );
 }
 
-function Live({ settings }: { readonly settings: Settings }) {
-  const { t } = useWords();
-  return (
-    <Part title={t('settings.live')}>
-      <p className="note">{t('setup.liveSay')}</p>
-      {settings.live.length === 0 && <p>{t('settings.noLive')}</p>}
-      <dl className="kv">
-        {settings.live.map(({ tool, reason }) => (
-          <div key={tool} className="pair">
-            <dt className="mono">
-              <RunText>{tool}</RunText>
-            </dt>
-            <dd>
-              <RunText>{reason}</RunText>
-            </dd>
-          </div>
-        ))}
-      </dl>
-    </Part>
-  );
-}
-
-function Prices({ settings }: { readonly settings: Settings }) {
-  const { t } = useWords();
-  const { own_file, variable, library } = settings.prices;
-  return (
-    <Part title={t('settings.prices')}>
-      <dl className="kv">
-        <dt>{t('settings.own')}</dt>
-        <dd className="mono">{own_file ?? <NotSet />}</dd>
-        <dt>{t('settings.library')}</dt>
-        <dd className="mono">{library}</dd>
-      </dl>
-      <p className="note">{t('setup.pricesSay', { variable })}</p>
-    </Part>
-  );
-}
-
 function Secrets({ settings }: { readonly settings: Settings }) {
   const { t } = useWords();
   const rules = [
@@ -184,36 +174,4 @@ function Secrets({ settings }: { readonly settings: Settings }) {
       </dl>
     </Part>
   );
-}
-
-function Items({ settings }: { readonly settings: Settings }) {
-  const { t } = useWords();
-  return (
-    <table className="tbl d tblwrap" aria-label={t('settings.title')}>
-      <thead>
-        <tr>
-          <th scope="col">{t('settings.name')}</th>
-          <th scope="col">{t('settings.value')}</th>
-          <th scope="col">{t('setup.default')}</th>
-          <th scope="col">{t('settings.origin')}</th>
-          <th scope="col">{t('setup.change')}</th>
-        </tr>
-      </thead>
-      <tbody>
-        {settings.items.map(item => (
-          <tr key={item.name}>
-            <td className="mono">{item.name}</td>
-            <td className={item.origin === 'default' ? 'mono' : 'mono b'}>{shown(item.value)}</td>
-            <td className="mono dim">{shown(item.default)}</td>
-            <td className="t2">{t(`settings.origin.${item.origin}`)}</td>
-            <td className="mono dim">{item.variable}</td>
-          </tr>
-        ))}
-      </tbody>
-    </table>
-  );
-}
-
-function shown(value: unknown): string {
-  return typeof value === 'string' ? value : jsonText(value);
 }

@@ -1,0 +1,70 @@
+import type { Settings } from '../../api/types';
+import { jsonText } from '../../base/json';
+import { type Speech, useWords, type WordKey } from '../../base/words';
+
+/** What each setting does; one that the page has no words for shows its name only. */
+const SAID: Readonly<Record<string, WordKey>> = {
+  strict: 'setup.say.strict',
+  write_without_store: 'setup.say.write_without_store',
+  schedule: 'setup.say.schedule',
+  stuck_after: 'setup.say.stuck_after',
+  env: 'setup.say.env',
+  model_urls: 'setup.say.model_urls',
+  'server.max_body': 'setup.say.max_body',
+  'server.max_upload': 'setup.say.max_upload',
+  'server.max_depth': 'setup.say.max_depth',
+  'server.max_ratio': 'setup.say.max_ratio',
+  'server.hosts': 'setup.say.hosts',
+};
+const BYTES = new Set(['server.max_body', 'server.max_upload']);
+
+/** Every other setting: what it does, what it is, where it comes from. */
+export function Items({ settings }: { readonly settings: Settings }) {
+  const speech = useWords();
+  const { t } = speech;
+  return (
+    <table className="tbl d tblwrap items" aria-label={t('settings.title')}>
+      <thead>
+        <tr>
+          <th scope="col">{t('settings.name')}</th>
+          <th scope="col">{t('settings.value')}</th>
+          <th scope="col">{t('setup.default')}</th>
+          <th scope="col">{t('settings.origin')}</th>
+          <th scope="col">{t('setup.change')}</th>
+        </tr>
+      </thead>
+      <tbody>
+        {settings.items.map(item => {
+          const said = SAID[item.name];
+          return (
+            <tr key={item.name}>
+              <td>
+                <span className="mono">{item.name}</span>
+                {said && <div className="note">{t(said)}</div>}
+              </td>
+              <td className={item.origin === 'default' ? 'mono' : 'mono b'}>{shown(item.name, item.value, speech)}</td>
+              <td className="mono dim">{shown(item.name, item.default, speech)}</td>
+              <td className="t2">
+                {item.origin === 'environment' ? (
+                  <code>{item.variable}</code>
+                ) : (
+                  (item.place ?? t(`settings.origin.${item.origin}`))
+                )}
+              </td>
+              <td className="mono dim">{item.variable}</td>
+            </tr>
+          );
+        })}
+      </tbody>
+    </table>
+  );
+}
+
+function shown(name: string, value: unknown, { t, language }: Speech): string {
+  if (BYTES.has(name) && typeof value === 'number') {
+    return `${new Intl.NumberFormat(language).format(value / 1_000_000)} MB`;
+  }
+  if (name === 'stuck_after' && typeof value === 'number') return `${value} s`;
+  if (Array.isArray(value)) return value.length ? value.map(one => String(one)).join(', ') : t('compare.none');
+  return typeof value === 'string' ? value : jsonText(value);
+}
