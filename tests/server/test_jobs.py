@@ -23,6 +23,7 @@ from tests.fork_support import weather_run
 from tests.server.answers import good, refused
 from tests.server.serving import TOKEN, client_of
 from tests.server.test_streams import read
+from tests.store.make import Author, dead_owner
 
 DONE = completion(
     id="c", model="m", created=1, message={"role": "assistant", "content": "done"}, finish_reason="stop", usage=None
@@ -418,3 +419,29 @@ def test_a_store_without_jobs_says_so() -> None:
     from agentloupe.store.opening import open_url
 
     refused(client_of(open_url("memory:"), TOKEN).get("/api/jobs"), 409, "no_jobs")
+
+
+def test_a_fork_that_ends_its_own_worker_is_given_up(client: TestClient, store: Store) -> None:
+    """Its worker went in the middle of it three times: nobody tries once more."""
+    from agentloupe.ports import ambient
+    from agentloupe.ports.jobs import Job
+    from agentloupe.verbs.instrument import agent
+    from agentloupe.verbs.sessions import RecordOpener
+
+    @agent(name="leaver")
+    def leaver() -> int:
+        return 1
+
+    with ambient.opening_with(RecordOpener(store)):
+        leaver()
+    parent = store.runs()[0].id
+    cut = f"{parent}-fork-abcdef"
+    Author(store, cut, owner=dead_owner()).started(agent="leaver", parent_run_id=parent).writer.close()
+    assert isinstance(store, SqliteStore)
+    spec: dict[str, Any] = {"from_step": "start", "engine": "own", "arms": [None], "cut_off": 3}
+    job = store.jobs.add(Job(id="job-1", kind="fork", spec=spec, runs=(cut,), parent=parent, needs="agent:leaver"))
+    assert good(client.get("/api/jobs/job-1"))["lacks"]["message"] == "no worker has the agent 'leaver'"
+    with worker(store, leaver=leaver):
+        done = ended(client, job.id)
+    assert (done["status"], done["error"]["reason"], done["run_ids"]) == ("failed", "cut_off", [cut])
+    assert store.count() == 2

@@ -64,3 +64,47 @@ def test_a_job_goes_on_after_its_server_was_killed(tmp_path: Path, monkeypatch: 
     assert job["status"] == "done", job
     assert rows[other]["status"] == "ok"
     assert len(asked) == 3  # once for the first run, twice for the one that was interrupted while its model was asked
+
+
+@pytest.mark.faults
+def test_two_servers_over_one_file_share_the_jobs_and_one_goes_on_for_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Eight forks, asked of two servers by turns, are made once each; what the first leaves behind is done by the second."""
+    store = store_in(tmp_path)
+    run = weather_run(store)
+    store.close()
+    asked: list[int] = []
+    lock, held, go_on = threading.Lock(), threading.Event(), threading.Event()
+
+    def model(_: HttpRequest) -> HttpReply:
+        with lock:
+            asked.append(1)
+            number = len(asked)
+        if number == 9:
+            held.set()
+            go_on.wait(60)
+        return json_reply(DONE)
+
+    with serve(model) as model_server:
+        monkeypatch.setenv("LLM_BASE_URL", f"{model_server.url}/v1")
+        with server(tmp_path) as (first, one, token), server(tmp_path) as (second, other, key):
+            assert second.stdout is not None
+            said = [second.stdout.readline() for _ in range(2)]
+            assert f"process {first.pid} serves the same runs" in said[1]
+            at = [(one, token), (other, key)]
+            begun = [post(f"{at[n % 2][0]}/api/runs/{run}/fork", at[n % 2][1], {"from_step": 5}) for n in range(8)]
+            jobs = [ended(f"{other}/api/jobs/{each['job']['id']}", key) for each in begun]
+            assert {job["status"] for job in jobs} == {"done"}
+            assert len(asked) == 8
+            assert get(f"{one}/api/jobs", token)["total"] == 8
+            last = post(f"{one}/api/runs/{run}/fork", token, {"from_step": 5})["job"]["id"]
+            assert held.wait(40)
+            pids = {worker["id"]: worker["pid"] for worker in get(f"{one}/api/workers", token)["items"]}
+            doing = get(f"{one}/api/jobs/{last}", token)["worker"]
+            victim, left = (first, (other, key)) if pids[doing] == first.pid else (second, (one, token))
+            victim.kill()
+            victim.wait()
+            go_on.set()
+            assert ended(f"{left[0]}/api/jobs/{last}", left[1])["status"] == "done"
+            assert len(asked) == 10  # the one that was interrupted is asked again

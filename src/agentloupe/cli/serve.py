@@ -9,6 +9,7 @@ import typer
 from agentloupe.cli.common import Database, Debug, opened
 from agentloupe.cli.output import Output
 from agentloupe.ports import ambient
+from agentloupe.ports.protocols import Store
 from agentloupe.ports.settings import load
 from agentloupe.words.errors import LoupeError
 
@@ -43,11 +44,23 @@ def command(
     def ready(address: str) -> None:
         out.line(f"Agent Loupe is at {address}")
         out.line("Ctrl-C stops it")
+        for line in beside:
+            out.line(line)
         if browser:
             _show(address)
 
     with opened(db, create=True) as store:
+        beside = _others(store)
         serve(store, load(), host=host, port=port, token=token or ambient.random_hex(_TOKEN_BYTES * 2), ready=ready)
+
+
+def _others(store: Store) -> list[str]:
+    """What to know of servers that serve the same runs already."""
+    from agentloupe.store.sqlite import SqliteStore
+
+    found = store.jobs.workers() if isinstance(store, SqliteStore) else []
+    servers = [str(worker.owner.pid) for worker in found if not worker.agents]
+    return [f"process {', '.join(servers)} serves the same runs; jobs are shared, each is done once"] if servers else []
 
 
 def _show(address: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any
 
@@ -18,14 +19,20 @@ from agentloupe.words.errors import LoupeError, UsageError
 def command(
     modules: Annotated[
         list[str],
-        typer.Argument(metavar="MODULE[:AGENT]...", help="Modules with agents, or single agents.", show_default=False),
+        typer.Argument(
+            metavar="MODULE[:AGENT]...",
+            help="Modules or files with agents, or single agents of them.",
+            show_default=False,
+        ),
     ],
     db: Database = None,
     debug: Debug = False,
 ) -> None:
     """Run forks and replays of your own agents for the page, until Ctrl-C.
 
-    The code runs here, with your rights; the server never loads it. Example: agentloupe worker my_app.agents
+    The code runs here, with your rights; the server never loads it.
+
+    Example: agentloupe worker my_app.agents path/to/script.py
     """
     from agentloupe.ports.ambient import random_hex
     from agentloupe.ports.jobs import Worker
@@ -47,17 +54,18 @@ def command(
 
 
 def _agents(name: str) -> dict[str, Callable[..., Any]]:
-    """The agents of a module by name, or the one that is named."""
-    from agentloupe.verbs.importing import imported
+    """The agents of a module or a file by name, or the one that is named."""
+    from agentloupe.verbs.importing import imported, imported_file
     from agentloupe.verbs.instrument import agents_in
 
-    module_name, _, wanted = name.partition(":")
+    module_name, wanted = _parted(name)
+    by_file = module_name.endswith(".py") or "/" in module_name
     try:
-        module = imported(module_name)
+        module = imported_file(Path(module_name)) if by_file else imported(module_name)
     except ImportError as wrong:
         raise LoupeError(
             f"{module_name} cannot be loaded: {wrong}",
-            hint="modules are looked for in the current folder and where Python looks",
+            hint="files by their path, modules in the current folder and where Python looks",
             reason="no_code",
         ) from wrong
     found = agents_in(vars(module))
@@ -69,6 +77,12 @@ def _agents(name: str) -> dict[str, Callable[..., Any]]:
     if not named:
         raise UsageError(f"{module_name} has no agent {wanted}", hint=f"its agents: {', '.join(sorted(found))}")
     return named
+
+
+def _parted(name: str) -> tuple[str, str]:
+    """Module or file, and the agent. A colon that stands before a slash is a drive's, not ours."""
+    module, colon, wanted = name.rpartition(":")
+    return (module, wanted) if colon and "/" not in wanted and "\\" not in wanted else (name, "")
 
 
 def _until_told() -> None:

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+from pathlib import PurePosixPath
+from shlex import quote
 from typing import Any, Final, cast
 
 from agentloupe.engine.views.documents import plain
 from agentloupe.ports.jobs import OPEN_JOBS, Job, Jobs
+from agentloupe.ports.recording import Recording
 from agentloupe.server.context import Context
 from agentloupe.server.streams import message
 from agentloupe.verbs.working import AGENT
-from agentloupe.words.errors import NotFound, Refused
+from agentloupe.words.errors import Damaged, NotFound, Refused
 from agentloupe.words.run import Run
 
-__all__ = ["JobFeed", "compare_url", "job_document", "jobs_of", "replay_badge", "replays_of"]
+__all__ = [
+    "JobFeed",
+    "command_for",
+    "compare_url",
+    "job_document",
+    "jobs_of",
+    "replay_badge",
+    "replays_of",
+    "worker_of",
+]
 
 _ENDED: Final = frozenset({"ok", "error", "cancelled"})
 
@@ -22,6 +34,32 @@ def jobs_of(here: Context) -> Jobs:
     if here.jobs is None:
         raise Refused("this store keeps no jobs", hint="serve a file", reason="no_jobs")
     return here.jobs
+
+
+def worker_of(here: Context, agent: str) -> str | None:
+    """The worker that has an agent, if one does."""
+    found = (worker.id for worker in jobs_of(here).workers() if agent in worker.agents)
+    return next(found, None)
+
+
+def command_for(here: Context, run: Run) -> str:
+    """The command that starts a worker for a run's agent, as far as its recording tells. It is shown, never run.
+
+    What stands in a script is named by its file, as it lies in the project; what it is called otherwise cannot be imported.
+    """
+    events = here.store.events(run.id, limit=1)
+    entry = events[0].attrs.get("entry") if events else None
+    if not isinstance(entry, str):
+        return "agentloupe worker MODULE"
+    try:
+        snapshot = Recording(run.id, (), here.store.get, run.id).body(events[0].bodies.get("snapshot"))
+    except Damaged:
+        snapshot = None
+    script = snapshot.get("script") if isinstance(snapshot, dict) else None
+    file = script.get("file") if isinstance(script, dict) else None
+    module, _, name = entry.partition(":")
+    in_script = isinstance(file, str) and file.endswith(".py") and PurePosixPath(file).stem == module
+    return f"agentloupe worker {quote(f'{file}:{name}' if in_script else entry)}"
 
 
 def replays_of(here: Context, run_id: str | None, *, first: int = 0, limit: int = 50) -> tuple[list[Job], int]:
@@ -73,10 +111,21 @@ def job_document(here: Context, job: Job) -> dict[str, Any]:
         "question": None if job.question is None else _question(job),
         "cancelling": job.cancelled and job.status in OPEN_JOBS,
         "worker": job.worker,
+        "lacks": _lacks(here, job),
         "notes": notes,
         "compare_url": compare_url(job),
         "number": job.number,
     }
+
+
+def _lacks(here: Context, job: Job) -> dict[str, Any] | None:
+    """What an open job waits for that is not there: a worker with its agent, and the command that starts one."""
+    agent = job.needs.removeprefix(AGENT)
+    if job.status not in OPEN_JOBS or not job.needs or worker_of(here, agent) is not None:
+        return None
+    gone = "the worker that did it is gone" if job.worker is not None else f"no worker has the agent {agent!r}"
+    run = here.store.run(job.parent)
+    return {"message": gone, "command": "agentloupe worker MODULE" if run is None else command_for(here, run)}
 
 
 def _question(job: Job) -> dict[str, Any]:

@@ -7,6 +7,7 @@ A module runs while it is imported. One that starts its agent there, because the
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -16,7 +17,7 @@ from agentloupe.ports.protocols import Opening, Perform, Session
 from agentloupe.words.call import OWN_WORK, Call
 from agentloupe.words.errors import ReplayRefused
 
-__all__ = ["imported"]
+__all__ = ["imported", "imported_file"]
 
 
 def imported(module: str) -> ModuleType:
@@ -33,6 +34,43 @@ def imported(module: str) -> ModuleType:
     nothing = _NothingHappens(module)
     with outside(), catching_strays(nothing), opening_with(nothing):
         return importlib.import_module(module)
+
+
+def imported_file(path: Path) -> ModuleType:
+    """The module that a file holds, under the name that the file gives it; what lies beside it can be imported by it.
+
+    Raises:
+        ReplayRefused: like `imported`; also where another module of that name is loaded already (`name_taken`).
+        ImportError: there is no such file, or it is no module.
+    """
+    file = path.resolve()
+    name = file.stem
+    if not file.is_file():
+        raise ImportError(f"there is no file {path}")
+    there = sys.modules.get(name)
+    if there is not None:
+        if getattr(there, "__file__", None) and Path(str(there.__file__)).resolve() == file:
+            return there
+        raise ReplayRefused(
+            f"a module {name} is loaded already, from elsewhere than {path}",
+            hint="rename the file, or name it as a module of its package",
+            reason="name_taken",
+        )
+    spec = importlib.util.spec_from_file_location(name, file)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} is no Python file")
+    if str(file.parent) not in sys.path:
+        sys.path.insert(0, str(file.parent))  # as `python FILE` does
+    module = importlib.util.module_from_spec(spec)
+    nothing = _NothingHappens(name)
+    sys.modules[name] = module
+    try:
+        with outside(), catching_strays(nothing), opening_with(nothing):
+            spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
 
 
 class _NothingHappens:

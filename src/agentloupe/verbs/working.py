@@ -5,8 +5,8 @@
         ...                               # takes jobs up until the block ends
 
 What is done is written down as it happens, in the runs themselves; a job's row only says how it goes. A job that was
-taken up by a process that is gone goes on here: runs of it that ended are kept, one that was interrupted goes on from its own events,
-and the rest is made.
+taken up by a process that is gone goes on here: runs of it that ended are kept, one that was interrupted goes on from its own events
+(a fork of own code, which cannot, is made again under another name), and the rest is made.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from agentloupe.ports.cancel import Cancel
 from agentloupe.ports.jobs import Asked, Job, Jobs, JobStatus, Worker
 from agentloupe.ports.progress import Progress
 from agentloupe.ports.protocols import Store
-from agentloupe.verbs.forkfamily import Family, ForkWishes
+from agentloupe.verbs.forkfamily import Family, ForkWishes, new_fork_id
 from agentloupe.verbs.jobspec import from_step_of, wishes_of
 from agentloupe.words.canonical import Json
 from agentloupe.words.errors import LoupeError, OwnerAlive, ReplayMismatch, ResumeRefused
@@ -38,6 +38,8 @@ AGENT: Final = "agent:"
 _LOOK: Final = 0.2
 """Seconds between looks at the queue, at a mark of cancelling, at an answer."""
 _BEAT: Final = 2.0
+_TRIES: Final = 3
+"""How often a fork of own code is begun again after its worker went."""
 
 Agent = Callable[..., Any]
 
@@ -181,6 +183,7 @@ class _Doing:
         wishes = replace(wishes_of(job.spec), cancel=self.cancel, watch=self._watch, ask=self._ask)
         family = Family(store, job.parent, from_step_of(job.spec), agent, None, wishes)
         arms = cast("Sequence[str | None]", job.spec["arms"])
+        notes: list[str] = []
         with _clients(agent):
             for run_id, arm in zip(job.runs, arms, strict=True):
                 if self.cancel.cancelled:
@@ -188,12 +191,38 @@ class _Doing:
                 there = store.run(run_id)
                 if there is None:
                     family.make(arm, run_id)
-                elif there.status in {"running", "waiting", "interrupted"}:
+                elif there.status not in {"running", "waiting", "interrupted"}:
+                    continue
+                elif family.engine == "own":
+                    again = self._instead_of(run_id)
+                    notes.append(f"{run_id} was cut off when its worker went; {again} was made in its place")
+                    family.make(arm, again)
+                else:
                     self._go_on(run_id, wishes)
-        failed = [run for run_id in job.runs if (run := store.run(run_id)) is not None and run.status == "error"]
-        if failed and len(failed) == len(job.runs):
+        made = self.job.runs
+        failed = [run for run_id in made if (run := store.run(run_id)) is not None and run.status == "error"]
+        if failed and len(failed) == len(made):
             raise LoupeError(failed[0].error or "every run of it failed", reason="runs_failed")
-        return {"notes": list[Json](dict.fromkeys(family.said()))}
+        return {"notes": list[Json](dict.fromkeys([*notes, *family.said()]))}
+
+    def _instead_of(self, run_id: str) -> str:
+        """The name of a run to make in place of one that was cut off: a fork of own code cannot go on by itself.
+
+        Nothing happens twice by that, since a fork runs no tool that writes. The run that was cut off stays as it is.
+        Raises `LoupeError` where that has been tried often enough: then the work itself ends its worker.
+        """
+        tried = cast("int", self.job.spec.get("cut_off") or 0) + 1
+        if tried > _TRIES:
+            raise LoupeError(
+                f"the worker went {tried} times in the middle of this fork",
+                hint=f"look where {run_id} ends; the agent's code may end its own process",
+                reason="cut_off",
+            )
+        again = new_fork_id(self.job.parent)
+        runs = tuple(again if one == run_id else one for one in self.job.runs)
+        spec = {**self.job.spec, "cut_off": tried}
+        self.job = self.bench.jobs.tell(self.job.id, self.bench.worker.id, runs=runs, spec=spec)
+        return again
 
     def _go_on(self, run_id: str, wishes: ForkWishes) -> None:
         """Goes on with a run that a process left behind."""

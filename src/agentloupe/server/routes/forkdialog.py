@@ -16,9 +16,9 @@ from agentloupe.ports.settings import Settings, load, model_settings
 from agentloupe.server.asking import model_step
 from agentloupe.server.context import Context, Here, RunId
 from agentloupe.server.documents import fork_reason
+from agentloupe.server.jobs import command_for, worker_of
 from agentloupe.server.reading import Opened
 from agentloupe.server.reply import reply
-from agentloupe.server.routes.jobs import command_for, worker_of
 from agentloupe.server.schemas.jobs import ForkDialog
 from agentloupe.verbs.jobspec import BUILT_IN
 from agentloupe.words.dialects import Form, form_in, form_of, server_held

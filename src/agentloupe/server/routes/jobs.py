@@ -13,7 +13,7 @@ from agentloupe.ports.ambient import now, random_hex
 from agentloupe.ports.jobs import Answered, Job, JobStatus
 from agentloupe.server.context import Context, First, Here, RunId
 from agentloupe.server.documents import page
-from agentloupe.server.jobs import JobFeed, job_document, jobs_of, replays_of
+from agentloupe.server.jobs import JobFeed, command_for, job_document, jobs_of, replays_of, worker_of
 from agentloupe.server.reply import reply
 from agentloupe.server.routes.stream import EVENTS, LastEventId
 from agentloupe.server.schemas import jobs as schemas
@@ -27,7 +27,7 @@ from agentloupe.words.errors import NotFound, Refused, UsageError
 from agentloupe.words.jsontext import Json
 from agentloupe.words.run import Run
 
-__all__ = ["command_for", "router", "worker_of"]
+__all__ = ["router"]
 
 router = APIRouter(prefix="/api", tags=["jobs"])
 
@@ -69,19 +69,6 @@ def _spec(body: schemas.ForkBody) -> dict[str, Json]:
 def _begin(here: Context, kind: Any, parent: str, spec: Mapping[str, Json], runs: Any, needs: str) -> Job:
     job = Job(id=f"job-{random_hex(_ID)}", kind=kind, spec=spec, runs=tuple(runs), parent=parent, needs=needs)
     return jobs_of(here).add(job)
-
-
-def worker_of(here: Context, agent: str) -> str | None:
-    """The worker that has an agent, if one does."""
-    found = (worker.id for worker in jobs_of(here).workers() if agent in worker.agents)
-    return next(found, None)
-
-
-def command_for(here: Context, run: Run) -> str:
-    """The command that starts a worker for a run's agent, as far as its recording tells. It is shown, never run."""
-    first = here.store.events(run.id, limit=1)
-    entry = first[0].attrs.get("entry") if first else None
-    return f"agentloupe worker {entry if isinstance(entry, str) else 'MODULE'}"
 
 
 def _needs(here: Context, run: Run, agent: str | None) -> str:

@@ -93,6 +93,15 @@ class JobError(Document):
     hint: str | None
 
 
+class Lacks(Document):
+    """What an open job waits for that is not there."""
+
+    message: str
+    command: str = Field(
+        description="What to type in the project's folder.", examples=["agentloupe worker my_app.agents"]
+    )
+
+
 class Job(Document):
     """A piece of work that takes time."""
 
@@ -114,6 +123,7 @@ class Job(Document):
     question: Question | None
     cancelling: bool = Field(description="A person wants it to end, and it has not ended yet.")
     worker: str | None
+    lacks: Lacks | None = Field(description="An open job waits for a worker that is not there.")
     notes: list[str] = Field(description="What to know before believing it.")
     compare_url: str | None
     number: int = Field(description="Rises with every change of any job.")
