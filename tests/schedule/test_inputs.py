@@ -83,7 +83,7 @@ def replayed(recording: Recording, agent: Callable[..., Any], *, stuck_after: fl
     began = time.monotonic()
     STEPS.clear()
     report = run_replayed(tape, as_agent(agent), Wishes(stuck_after=stuck_after))
-    assert time.monotonic() - began < stuck_after + 5, "a replay does not hang"
+    assert time.monotonic() - began < stuck_after + 20, "a replay does not hang"
     assert STEPS == [], "nothing is performed"
     return report
 
