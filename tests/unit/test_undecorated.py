@@ -141,13 +141,14 @@ def test_the_whole_way(
         assert (workdir / "ran").read_text() == "Bonn.", "nothing real runs by accident"
 
 
+@pytest.mark.parametrize("form", FORMS)
 def test_the_plain_loop_forks_it(
-    workdir: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    form: str, workdir: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (workdir / "my_agent.py").write_text(TOOLS + CHAT)
+    (workdir / "my_agent.py").write_text(TOOLS + FORMS[form])
     (workdir / "loupe.toml").write_text("")
     with serve(model) as server:
-        monkeypatch.setenv("MODEL_URL", f"{server.url}/v1")
+        monkeypatch.setenv("MODEL_URL", server.url if form == "anthropic" else f"{server.url}/v1")
         monkeypatch.setenv("LLM_BASE_URL", f"{server.url}/v1")
         monkeypatch.setenv("LLM_MODEL", "m")
         with (workdir / "said").open("wb") as said:
