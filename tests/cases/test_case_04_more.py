@@ -121,7 +121,7 @@ def test_it_is_paid_once(
     (workdir / "loupe.toml").write_text("", "utf-8")
     run_id, step = recorded(agent_of(server, 2))
     capsys.readouterr()
-    assert main(["list", "--json"]) == 0
+    assert main(["list", "--cost", "--json"]) == 0
     (run,) = json.loads(capsys.readouterr().out)
     assert (run["id"], run["cost"], run["total_input_tokens"], run["total_output_tokens"]) == (
         run_id,

@@ -192,7 +192,7 @@ def test_broken_settings(
 
 def test_broken_prices(db: Path, cli: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOUPE_PRICES", "absent.json")
-    done = cli("list")
+    done = cli("list", "--cost")
     assert done.code == 3
     assert "absent.json" in done.error
 
@@ -514,7 +514,7 @@ def test_a_fault_of_ours_is_a_line_and_with_debug_a_traceback(
     db: Path, cli: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken: Callable[..., float] = lambda *_: 1 / 0  # noqa: E731
-    monkeypatch.setattr("agentloupe.cli.list.priced_run", broken)
+    monkeypatch.setattr("agentloupe.store.sqlite.SqliteStore.count", broken)
     done = cli("list")
     assert (done.code, done.error) == (3, "ZeroDivisionError: division by zero")
     assert "--debug" in done.err

@@ -27,7 +27,7 @@ from agentloupe.words.call import Call
 from tests.faults.test_disks import mounted
 from tests.support import some_of
 
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.faults
 
 Program = Callable[[], Any]
 

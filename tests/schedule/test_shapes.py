@@ -28,14 +28,14 @@ def _faultless(trial: Trial) -> None:
     assert trial.replays == RECORDINGS * REPLAYS
 
 
-@pytest.mark.timeout(900 if MANY else 60)
+@pytest.mark.timeout(900 if MANY else 180)
 @pytest.mark.parametrize("shape", OF_LOOPS, ids=lambda shape: shape.__name__)
 def test_programs_of_a_loop(shape: Callable[[], Any]) -> None:
     with busy_processes(2 if MANY else 0):
         _faultless(tried(shape.__name__, shape, recordings=RECORDINGS, replays=REPLAYS))
 
 
-@pytest.mark.timeout(900 if MANY else 60)
+@pytest.mark.timeout(900 if MANY else 180)
 @pytest.mark.parametrize("shape", OF_THREADS, ids=lambda shape: shape.__name__)
 def test_programs_of_threads(shape: Callable[[], Any]) -> None:
     with busy_processes(2 if MANY else 0):
