@@ -178,7 +178,9 @@ def strict(data, guard, where):
 
 
 def depth(said):
-    """How deep lists and objects stand in each other."""
+    """How deep lists and objects stand in each other; 0 where they are too few to be too deep."""
+    if said.count("{") + said.count("[") <= DEEPEST:
+        return 0
     deepest = level = 0
     for sign in re.sub(r'"(?:[^"\\]|\\.)*"', "", said):
         level += (sign in "{[") - (sign in "}]")

@@ -41,8 +41,65 @@ STORY: Sequence[tuple[str, dict[str, Any]]] = (
 )
 
 
+def _call(name: str, *kinds: str, effect: str = "read") -> list[tuple[str, dict[str, Any]]]:
+    said = {"call_id": name, "tool": "run_tests", "effect": effect, "idempotency_key": f"key-{name}"}
+    more = {
+        "tool_allowed": {"input_digest": "1" * 64},
+        "tool_finished": {"output_digest": "2" * 64, "external_id": "e"},
+    }
+    return [(kind, {**said, **more.get(kind, {})}) for kind in kinds]
+
+
+LONG_STORY: Sequence[tuple[str, dict[str, Any]]] = (
+    ("run_started", {"name": "builder", "input_digest": "3" * 64}),
+    ("attempt_started", {"attempt": 1}),
+    ("state_changed", {"state": "running"}),
+    ("model_requested", {"call_id": "m1", "name": "chat m"}),
+    ("model_opened", {"call_id": "m1"}),
+    ("model_streamed", {"call_id": "m1"}),
+    ("model_proposed", {"call_id": "m1", "finish_reason": "tool_use", "input_tokens": 9, "output_tokens": 2}),
+    *_call("w1", "tool_allowed", "tool_requested", "tool_started", "tool_finished", effect="write"),
+    *_call("r1", "tool_allowed", "tool_started", "tool_failed"),
+    *_call("w2", "tool_allowed", "tool_requested", "tool_started", effect="write"),
+    ("check_finished", {"name": "tests", "passed": False}),
+    ("state_changed", {"state": "retrying"}),
+    ("attempt_started", {"attempt": 2, "asked_again": ["w2"]}),
+    *_call("w2", "tool_unknown", "tool_confirmed", effect="write"),
+    ("tool_denied", {"call_id": "d1", "tool": "rm", "why": "contract"}),
+    ("state_changed", {"state": "denied"}),
+    ("model_requested", {"call_id": "m2", "name": "chat m"}),
+    ("model_failed", {"call_id": "m2", "error_class": "RateLimitError"}),
+    ("retrieval_finished", {"call_id": "q1"}),
+    ("retrieval_failed", {"call_id": "q2"}),
+    ("call_opened", {"call_id": "o1"}),
+    ("call_streamed", {"call_id": "o1"}),
+    ("call_finished", {"call_id": "o1"}),
+    ("call_failed", {"call_id": "o2"}),
+    ("clock_read", {"call_id": "k1"}),
+    ("random_drawn", {"call_id": "k2"}),
+    ("id_minted", {"call_id": "k3"}),
+    ("env_read", {"call_id": "k4", "name": "HOME"}),
+    ("span_started", {"call_id": "s1"}),
+    ("span_finished", {"call_id": "s1"}),
+    ("task_forked", {"lane": "0/1"}),
+    ("task_joined", {"lane": "0/1"}),
+    ("task_cancelled", {"call": "o1"}),
+    ("timer_fired", {"timer": 1}),
+    ("schedule_marked", {"mark": "tight"}),
+    ("state_changed", {"call_id": "x1", "name": "triage"}),
+    ("model_finished", {"call_id": "m3", "finish_reason": "stop", "input_tokens": 5, "output_tokens": 1}),
+    ("check_finished", {"name": "format", "passed": True}),
+    ("check_finished", {"name": "tests", "passed": None}),
+    ("state_changed", {"state": "waiting"}),
+    ("check_finished", {"name": "tests", "passed": True}),
+    ("run_finished", {"status": "ok"}),
+    ("run_erased", {}),
+)
+"""Every kind at least once."""
+
+
 def at(number: int) -> str:
-    return f"2026-04-01T10:00:{number:02d}.000000Z"
+    return f"2026-04-01T10:{number // 60:02d}:{number % 60:02d}.000000Z"
 
 
 def body_line(data: bytes) -> bytes:
@@ -60,6 +117,7 @@ def receipts_of(story: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str, byt
                 "tool": p["tool"],
                 "arguments_digest": digests.get(p["call_id"], ""),
                 "result_digest": p["output_digest"],
+                **{name: p[name] for name in ("external_id", "idempotency_key") if name in p},
             }
         )
         for kind, p in story
@@ -117,4 +175,4 @@ def plain(story: Sequence[tuple[str, Mapping[str, Any]]] = STORY, **more: Any) -
     return LedgerFolder("plain", events, held, dumps({"max_attempts": 3}), **more)
 
 
-assert {kind for kind, _ in STORY} <= set(KINDS)
+assert {kind for kind, _ in LONG_STORY} == set(KINDS)
