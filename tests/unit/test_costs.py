@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import subprocess
 import sys
@@ -218,3 +219,26 @@ def test_sums_are_exact(cents: list[int | None]) -> None:
 def test_the_library_is_imported_when_a_price_is_wanted_and_not_before() -> None:
     code = "import agentloupe.engine.costs, sys; raise SystemExit('genai_prices' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_what_is_computed_from_rates_is_what_the_library_says() -> None:
+    """Every model of the library, with and without caches, on both sides of its tiers, at several times."""
+    from genai_prices import data_snapshot
+
+    from agentloupe.engine import costs
+
+    counts = (0, 1, 7, 1_000, 199_999, 200_000, 200_001, 1_234_567)
+    checked = quick = 0
+    for provider in data_snapshot.get_snapshot().providers:
+        for at, model in enumerate(provider.models):
+            for turn in range(4):
+                plain, output, cached, written = (counts[(at + turn * 3 + n * 5) % len(counts)] for n in range(4))
+                tokens = Tokens(plain, output, cached if turn % 2 else 0, written if turn > 1 else 0)
+                when = dt.datetime(2024 + turn, 3, 1 + at % 28, (at * 7) % 24, tzinfo=dt.UTC)
+                rates = costs._rates_of(provider, model, when)
+                told = None if rates is None else rates.cost(tokens)
+                checked += 1
+                if told is not None:
+                    quick += 1
+                    assert costs._tidy(told) == costs._asked(tokens, provider, model, when), (model.id, tokens)
+    assert quick > checked / 4, (quick, checked)

@@ -24,6 +24,7 @@ from agentloupe.words.step import Step, Trace
 __all__ = ["PriceTable", "Prices", "Tokens", "price_run", "price_step", "price_trace", "tokens_of", "total"]
 
 _PER = {"1M tokens": Decimal(1_000_000), "1K tokens": Decimal(1_000), "1 token": Decimal(1)}
+_MANY_RATES = 10_000
 _DATE = re.compile(r"[-@](20\d\d)-?(0[1-9]|1[0-2])-?(0[1-9]|[12]\d|3[01])$")
 _VERSION_TAIL = re.compile(r"\d*(?:[-@:.](?:\d[\d.:-]*|v\d[\d.:-]*|latest|preview|exp))*")
 
@@ -215,6 +216,69 @@ def _library_cost(tokens: Tokens, model: str, provider: str | None, at: str | No
     found = _library_model(model, provider)
     if found is None:
         return None
+    its_provider, its_model = found
+    when = dt.datetime.fromisoformat(at) if at else dt.datetime.max.replace(tzinfo=dt.UTC)
+    rates = _rates_of(its_provider, its_model, when)
+    if rates is not None and not tokens.audio_in and not tokens.audio_out:
+        cost = rates.cost(tokens)
+        if cost is not None:
+            return _tidy(cost)
+    return _asked(tokens, its_provider, its_model, when)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rates:
+    """What a request and one token cost by a price of the library, where fewer input tokens are sent than a tier begins at."""
+
+    fee: Decimal
+    plain: Decimal
+    output: Decimal
+    cached: Decimal | None
+    written: Decimal | None
+    below: int | None
+
+    def cost(self, tokens: Tokens) -> Decimal | None:
+        """The same as the library says, at a fraction of its time; `None` where it has to be asked."""
+        whole = tokens.plain + tokens.cached + tokens.written
+        if self.below is not None and whole >= self.below:
+            return None
+        cost = self.fee + self.plain * tokens.plain + self.output * tokens.output
+        for rate, count in ((self.cached, tokens.cached), (self.written, tokens.written)):
+            if count:
+                if rate is None:
+                    return None
+                cost += rate * count
+        return cost
+
+
+_KNOWN_RATES: dict[int, tuple[object, _Rates | None]] = {}
+"""By the identity of the library's price, which is kept beside so that it stays the only one of its number."""
+
+
+def _rates_of(its_provider: Any, its_model: Any, when: dt.datetime) -> _Rates | None:
+    """What one token costs at a time, found by asking the library for none and for one of each kind."""
+    price = its_model.get_prices(when)
+    known = _KNOWN_RATES.get(id(price))
+    if known is not None and known[0] is price:
+        return known[1]
+    fee = _asked(Tokens(0, 0), its_provider, its_model, when)
+    one = (Tokens(1, 0), Tokens(0, 1), Tokens(0, 0, cached=1), Tokens(0, 0, written=1))
+    alone = [_asked(tokens, its_provider, its_model, when) for tokens in one]
+    plain, output, cached, written = (None if cost is None or fee is None else cost - fee for cost in alone)
+    starts = [
+        tier.start for value in cast("dict[str, Any]", vars(price)).values() for tier in getattr(value, "tiers", ())
+    ]
+    below: int | None = min(starts) if starts else None
+    rates = None
+    if fee is not None and plain is not None and output is not None and (below is None or below > 1):
+        rates = _Rates(fee, plain, output, cached, written, below)
+    if len(_KNOWN_RATES) > _MANY_RATES:
+        _KNOWN_RATES.clear()
+    _KNOWN_RATES[id(price)] = (price, rates)
+    return rates
+
+
+def _asked(tokens: Tokens, its_provider: Any, its_model: Any, when: dt.datetime) -> Decimal | None:
     from genai_prices import Usage
 
     counts = {
@@ -228,9 +292,7 @@ def _library_cost(tokens: Tokens, model: str, provider: str | None, at: str | No
     usage = Usage(
         **{name: count for name, count in counts.items() if count or name in ("input_tokens", "output_tokens")}
     )
-    its_provider, its_model = found
     try:
-        when = dt.datetime.fromisoformat(at) if at else dt.datetime.max.replace(tzinfo=dt.UTC)
         price = its_model.calc_price(usage, its_provider, genai_request_timestamp=when)
     except (LookupError, ValueError):
         return None

@@ -16,6 +16,7 @@ from agentloupe.engine.costs import PriceTable, price_run
 from agentloupe.engine.views.flags import Flags, flags_of
 from agentloupe.engine.views.layout import Unit, level_of, units_of
 from agentloupe.engine.views.outline import Outline
+from agentloupe.ports.garbage import one_generation
 from agentloupe.ports.protocols import Store
 from agentloupe.ports.recording import Recording
 from agentloupe.verbs.pricing import price_table
@@ -161,9 +162,13 @@ class Reader:
         if kept is not None:
             return kept
         before = self._opened.last(run_id)
-        steps = (None if before is None else self._grown(before, run)) or tuple(self.store.steps(run_id))
+        with one_generation:
+            return self._opened.put(run_id, version, *self._read(run, before, table))
+
+    def _read(self, run: Run, before: Opened | None, table: PriceTable) -> tuple[Opened, int]:
+        steps = (None if before is None else self._grown(before, run)) or tuple(self.store.steps(run.id))
         made = Opened(self._with_costs(run, table, steps), steps, Outline.of(steps), self.store)
-        return self._opened.put(run_id, version, made, len(steps) + 1)
+        return made, len(steps) + 1
 
     def _grown(self, before: Opened, run: Run) -> tuple[Step, ...] | None:
         """The steps of a run that goes on: those that were read before, and what its new events changed or added.

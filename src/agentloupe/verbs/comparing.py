@@ -8,10 +8,8 @@ detail(found, found.rows[found.first])   # what differs there, down to the words
 from __future__ import annotations
 
 import difflib
-import gc
 import re
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, cast
@@ -22,6 +20,7 @@ from agentloupe.engine.difference import changes_between
 from agentloupe.engine.news import News
 from agentloupe.engine.project import load_step, outcome_of, project
 from agentloupe.engine.verify import verify
+from agentloupe.ports.garbage import one_generation
 from agentloupe.ports.pack import needs
 from agentloupe.ports.protocols import Store
 from agentloupe.ports.recording import GetBodies, Recording
@@ -69,21 +68,9 @@ def compare(
         raise UsageError("a comparison needs at least two runs", hint="agentloupe compare RUN RUN")
     table = prices or PriceTable.load()
     where = open_store(store, create=False) if isinstance(store, str | Path) else store
-    with _one_generation():
+    with one_generation:
         sides = [_side(run, where, table) for run in runs]
         return compare_runs(*sides) if len(sides) == 2 else summarise(sides)
-
-
-@contextmanager
-def _one_generation() -> Generator[None]:
-    """Nothing made while comparing long runs is garbage before the end: looking for it takes a third of the time."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 def _side(run: Source, store: Store | None, table: PriceTable) -> Side:

@@ -85,10 +85,14 @@ def _cards(steps: Sequence[Step]) -> Iterator[Unit]:
 
 def _model(model: Step, after: Sequence[Step]) -> Iterator[Unit]:
     """A model step with the tools that it asked for, then whatever else happened before the next one."""
+    if not after:
+        yield Unit("model", (model,), _kept(model))
+        return
     tools = tuple(step for step in after if step.kind == "tool")
-    folded = any(len(list(run)) > FOLD for _, run in groupby(tools, lambda step: step.name))
+    folded = len(tools) > FOLD and any(len(list(run)) > FOLD for _, run in groupby(tools, lambda step: step.name))
     yield Unit("model", (model, *tools), _kept(model), folded)
-    yield from _others(after if folded else [step for step in after if step.kind != "tool"])
+    if folded or len(tools) < len(after):
+        yield from _others(after if folded else [step for step in after if step.kind != "tool"])
 
 
 def _others(steps: Sequence[Step]) -> Iterator[Unit]:
