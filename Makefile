@@ -41,7 +41,9 @@ $(READY): $(VENV)/bin/python requirements/dev.txt pyproject.toml
 	@echo "setup: done"
 
 # The local model is 280 MB: it is fetched only where the demo would use it, and the demo goes on without it.
-demo: $(READY)  ## record, replay, fork and compare a real agent (MODEL=scripted|local|env)
+# At a terminal it ends with the offer of the page, which is built before where npm is.
+demo: $(READY)  ## record, replay, fork and compare a real agent (MODEL=scripted|local|env), then offer its page
+	@if [[ -t 0 && -t 1 ]] && command -v $(NPM) >/dev/null; then $(MAKE) --no-print-directory -s built || echo "demo: the page could not be built" >&2; fi
 	@if [[ -z "$(MODEL)" && -z "$${LLM_BASE_URL:-}" ]] && ! grep -qsE '^ *(export +)?LLM_BASE_URL=.' .env; then \
 	    $(MAKE) --no-print-directory -s $(VENV)/.local-model || echo "demo: the local model could not be installed" >&2; \
 	fi

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import shutil
@@ -155,6 +156,34 @@ def test_it_ends_with_the_page_of_the_same_runs(told: str, folder: Path) -> None
                 assert b'"weather-' in answer.read()
         finally:
             server.terminate()
+
+
+@pytest.mark.parametrize(
+    ("said", "terminal", "answer", "serves"),
+    [
+        (None, True, "\n", True),
+        (None, True, "n\n", False),
+        (None, True, "", False),  # the end of the input
+        (None, False, "y\n", False),
+        (True, False, "", True),
+        (False, True, "y\n", False),
+    ],
+)
+def test_the_page_is_served_where_somebody_says_so_and_nobody_is_asked_in_a_pipe(
+    monkeypatch: pytest.MonkeyPatch, said: bool | None, terminal: bool, answer: str, serves: bool
+) -> None:
+    from agentloupe.cli import demo
+
+    class Typed(io.StringIO):
+        def isatty(self) -> bool:
+            return terminal
+
+    monkeypatch.delenv("CI", raising=False)
+    monkeypatch.setattr("sys.stdin", Typed(answer))
+    monkeypatch.setattr("sys.stdout", Typed())
+    assert demo._wants_page(said) is serves
+    monkeypatch.setenv("CI", "1")
+    assert demo._wants_page(said) is (said is True)
 
 
 def test_commands_name_the_store_only_where_they_must(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

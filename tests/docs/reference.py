@@ -1,6 +1,6 @@
 """Writes the generated parts of the documentation: `make docs-reference`. The tests say when they are stale.
 
-Generated are the whole of `reference/commands.md` and `reference/python.md`, and the reports in the guides.
+Generated are the whole of `reference/commands.md`, `reference/python.md` and `reference/api.md`, and the reports in the guides.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 from unittest import mock
 
 import agentloupe as loupe
+from tests.docs.api import api_page
 from tests.docs.divergences import reports
 from tests.support import ROOT
 
@@ -148,6 +149,13 @@ def ledger_page() -> str:
     return _MADE_PART.sub(lambda found: found[1] + made[found[2]] + found[4], text)
 
 
+def http_page() -> str:
+    """`reference/api.md`."""
+    from agentloupe.server.app import openapi
+
+    return api_page(openapi(), _MADE)
+
+
 def undocumented() -> set[str]:
     """Public names that no group lists, and listed ones that are not public."""
     return {name for group in _GROUPS.values() for name in group} ^ (set(loupe.__all__) - {"__version__"})
@@ -163,6 +171,7 @@ def pages(folder: Path) -> Iterator[tuple[Path, str]]:
     yield DOCS / "reference" / "commands.md", commands_page()
     yield DOCS / "reference" / "python.md", python_page()
     yield DOCS / "reference" / "ledger.md", ledger_page()
+    yield DOCS / "reference" / "api.md", http_page()
     made = reports(folder)
     for page in REPORTING:
         text = page.read_text("utf-8")

@@ -36,6 +36,14 @@ def command(
             show_default=False,
         ),
     ] = None,
+    page: Annotated[
+        bool | None,
+        typer.Option(
+            "--page/--no-page",
+            help="Serve the page with these runs at the end. Default: ask, where somebody sits at a terminal.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: AsJson = False,
     db: Database = None,
     debug: Debug = False,
@@ -65,7 +73,28 @@ def command(
         out.document({**told.document, "passed": told.passed, "further": more, "seconds": round(seconds, 1)})
     else:
         told.end(seconds)
+        if told.passed and _wants_page(page):
+            _serve(address)
     raise typer.Exit(0 if told.passed else 1)
+
+
+def _wants_page(said: bool | None) -> bool:
+    """Whether the page shall be served now. Nobody is asked where nobody sits: in a pipe, a job, continuous integration."""
+    if said is not None:
+        return said
+    if not (sys.stdin.isatty() and sys.stdout.isatty()) or os.environ.get("CI"):
+        return False
+    try:
+        return typer.confirm("Serve the page with these runs now?", default=True)
+    except typer.Abort:
+        return False
+
+
+def _serve(address: str) -> None:
+    """Serves the page until Ctrl-C, at any free port."""
+    from agentloupe.cli.serve import command as serve
+
+    serve(host="127.0.0.1", port=0, browser=True, token=None, db=address, debug=False)
 
 
 def _progress(line: str) -> None:
