@@ -255,6 +255,7 @@ class ReplayLaunch:
         self._file = Path(str(spec["report"]))
         self._left = ExitStack()
         self._written = False
+        self._over = False
         patience = spec.get("patience")
         self._patience = float(patience) if isinstance(patience, int | float) else None
         self._watch: Watch | None = None
@@ -309,6 +310,7 @@ class ReplayLaunch:
     def ended(self, error: BaseException | None) -> None:
         """The program has ended; its own exit code says nothing about the replay."""
         self._left.close()
+        self._over = True
         if error is not None and not self.replayer.ended and not isinstance(error, ReplayMismatch):
             self.replayer.notes.append(f"the program raised {raised_at(error)}")
         self._opener.ended()
@@ -325,7 +327,9 @@ class ReplayLaunch:
             draft.replace(self._file)
 
     def _stopped(self) -> None:
-        """The program has been told to stop; it has some seconds."""
+        """The program has been told to stop; it has some seconds, unless it has ended: no thread may start then."""
+        if self._over:
+            return
         timer = threading.Timer(float(os.environ.get("LOUPE_GRACE", GRACE_SECONDS)), self._give_up)
         timer.daemon = True
         with outside():

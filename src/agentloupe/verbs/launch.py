@@ -68,8 +68,8 @@ def command(script: Sequence[str]) -> list[str]:
         return [_which(first), *_heard(first, script[1:])]
     if first == "-m" or first.endswith((".py", ".pyw")) or (Path(first).is_file() and not os.access(first, os.X_OK)):
         return [sys.executable, *_heard(first, script)]
-    beside = Path(sys.executable).with_name(first)
-    found = shutil.which(first) or (str(beside) if os.sep not in first and beside.is_file() else None)
+    beside = None if os.sep in first else Path(sys.executable).with_name(first)
+    found = shutil.which(first) or (str(beside) if beside is not None and beside.is_file() else None)
     if found is None:
         raise UsageError(f"no such program: {first}", hint=_EXAMPLE)
     return [found, *script[1:]]
