@@ -141,7 +141,7 @@ def record(store: Any, **settings: Any) -> list[Any]:
 
 # --- the store fails --------------------------------------------------------------------------------------------------
 
-WHOLE = 16
+WHOLE = 12
 
 
 def test_how_many_operations_there_are() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 from agentloupe.ports import ambient
 from agentloupe.ports.protocols import RunWriter
@@ -11,6 +12,8 @@ from agentloupe.ports.scribe import Entry, entries
 __all__ = ["Book"]
 
 _HELD_ENTRIES, _HELD_BYTES = 1_000, 32_000_000
+_WAITING, _AT_ONCE = 1024, 64
+"""Entries that may wait; whoever reaches the bound writes them. So many are made at a time beside the program."""
 _RETRY_MS = 2_000.0
 _PATIENCE = 10.0
 """A store that takes its time to fail (one that somebody else has locked) is asked again after so many times that time."""
@@ -21,14 +24,16 @@ class Book:
 
     Args:
         writer: the run's only writer.
-        before: makes what is to be written before anything else, each time that something is.
+        lock: held by whoever appends.
 
     What is stored is always a whole beginning of the run: once something had to be dropped, nothing but the end follows.
     """
 
-    def __init__(self, writer: RunWriter, before: Callable[[], list[Entry]] = list) -> None:
+    def __init__(self, writer: RunWriter, lock: AbstractContextManager[object]) -> None:
         self.writer = writer
-        self._before = before
+        self._lock = lock
+        self._waiting: list[Entry | Callable[[], Entry]] = []
+        self._reminded = False
         self.failed: BaseException | None = None
         self.dropped = 0
         self._held: list[Entry] = []
@@ -38,12 +43,35 @@ class Book:
 
     def append(self, entry: Entry, *, hold: bool = True, last: bool = False) -> bool:
         """Appends an entry after everything that is held. `False`: it is not stored (yet)."""
-        if before := self._before():
-            entry = entries([*before, entry])
-        return self.append_at_once(entry, hold=hold, last=last)
+        if self._waiting:
+            entry = entries([*self._made(_WAITING), entry])
+        return self._append(entry, hold=hold, last=last)
 
-    def append_at_once(self, entry: Entry, *, hold: bool = True, last: bool = False) -> bool:
-        """The same, with nothing made before it."""
+    def wait(self, entry: Entry | Callable[[], Entry]) -> None:
+        """Has an entry written with whatever is appended next, or soon. One that is to be made is made then, and must not raise."""
+        if self._closed:
+            self.dropped += 1
+            return
+        self._waiting.append(entry)
+        if len(self._waiting) >= _WAITING:
+            self.append(Entry())
+        elif not self._reminded:
+            self._reminded = True
+            self.writer.remind(self.write_waiting)
+
+    def write_waiting(self) -> None:
+        """Writes what waits, some at a time, so that the program is not kept from its lock. Takes the lock."""
+        self._reminded = False
+        while self._waiting:
+            with self._lock:
+                self._append(entries(self._made(_AT_ONCE)))
+
+    def _made(self, most: int) -> list[Entry]:
+        """The first entries of those that wait, taken from them."""
+        taken, self._waiting = self._waiting[:most], self._waiting[most:]
+        return [one if isinstance(one, Entry) else one() for one in taken]
+
+    def _append(self, entry: Entry, *, hold: bool = True, last: bool = False) -> bool:
         if self._closed or (self.dropped and not last):
             self.dropped += len(entry.drafts)
             return False
@@ -77,8 +105,9 @@ class Book:
             self.writer.remind(collect)
 
     def check(self) -> None:
-        """Writes what is grouped, to know before the end whether it can be written."""
+        """Writes what waits and what is grouped, to know before the end whether it can be written. Takes the lock."""
         try:
+            self.write_waiting()
             self.writer.flush()
         except Exception as fault:  # noqa: BLE001  # see append
             self.failed = self.failed or fault

@@ -12,7 +12,7 @@ import logging
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import cast
 
 import orjson
@@ -41,8 +41,6 @@ _RANK: tuple[Coverage, ...] = ("full", "control_flow", "limited_replay", "trace_
 _NOTES = 20
 _NAMES = 1000
 _ATTRS = 8
-_READS, _READS_AT_ONCE = 1024, 64
-"""Reads that wait for their events; whoever reaches the bound makes them. So many are made at a time beside the program."""
 FROM_MESSAGES = "from_messages"
 """Provenance of a tool step that nobody saw run: a later request's messages told its result."""
 _SAID = frozenset({"state", "check"})  # said by the program, not done: they take no time
@@ -163,8 +161,6 @@ class Recorder:
         if schedule is not None:
             schedule.keeper = self
         self.model_calls = 0
-        self._book = Book(writer, self._made_of_reads)
-        self._reads: list[tuple[_Turn, object, str]] = []
         self._scribe = scribe
         self._scope = scope
         self._strict = strict
@@ -180,6 +176,7 @@ class Recorder:
         self._going_on: dict[str, Perform] = {}
         self._streams: dict[str, Perform] = {}
         self._lock = plain.RLock()
+        self._book = Book(writer, self._lock)
         self._scheduled = schedule is not None and not schedule.closed
         self._lanes = {"0"}
 
@@ -487,7 +484,6 @@ class Recorder:
 
     def _end_facts(self, facts: Attrs) -> dict[str, Json]:
         """What is said of the run when it ends."""
-        self._store_reads()
         self._book.check()
         if self._book.failed is not None:
             self._covered.lower("lossy", f"the store failed meanwhile ({error_name(self._book.failed)})")
@@ -542,7 +538,12 @@ class Recorder:
                 self._going_on[turn.place.call_id] = perform
                 return
             entry = self._asked(turn, look) if asks else self._opened(turn, call, perform)
-            turn.recorded = self._book.append(entry, hold=call.effect != "write") if entry.drafts else True
+            if entry.durability == "grouped":
+                turn.recorded = True
+                if entry.drafts:
+                    self._book.wait(entry)
+            else:
+                turn.recorded = self._book.append(entry, hold=call.effect != "write")
             self._going_on[turn.place.call_id] = perform
             if not turn.recorded and call.effect == "write":
                 self._not_durable(turn, entry)
@@ -663,40 +664,20 @@ class Recorder:
                 if self._over:
                     self._late(turn.call)
                 elif turn.recorded:
-                    self._reads.append((turn, value, ambient.now()))
-                    if len(self._reads) == 1:
-                        self._book.remind(self._store_reads)
-                    elif len(self._reads) >= _READS:
-                        self._book.append(Entry())
+                    self._book.wait(partial(self._made_of_read, turn, value, ambient.now()))
             if self._book.failed is not None:
                 self._check_book()
         except Exception as fault:  # noqa: BLE001  # see decide
             self._trouble(fault)
 
-    def _store_reads(self) -> None:
-        """Stores the reads that wait, some at a time, so that the program is not kept waiting. Never raises."""
+    def _made_of_read(self, turn: _Turn, value: object, at: str) -> Entry:
+        """The event of a read. The lock is held. Never raises."""
         try:
-            waiting = True
-            while waiting:
-                with self._lock:
-                    self._book.append_at_once(entries(self._made_of_reads(_READS_AT_ONCE)))
-                    waiting = bool(self._reads)
+            output, _ = self._encode(turn.call, value)
+            return self._scribe.read(turn.call, turn.place, turn.key, output, at)
         except Exception as fault:  # noqa: BLE001  # see decide
             self._trouble(fault)
-
-    def _made_of_reads(self, most: int = _READS) -> list[Entry]:
-        """The events of reads that wait, taken from them. The lock is held. Never raises."""
-        if not self._reads:
-            return []
-        reads, self._reads = self._reads[:most], self._reads[most:]
-        made: list[Entry] = []
-        for turn, value, at in reads:
-            try:
-                output, _ = self._encode(turn.call, value)
-                made.append(self._scribe.read(turn.call, turn.place, turn.key, output, at))
-            except Exception as fault:  # noqa: BLE001  # see decide
-                self._trouble(fault)
-        return made
+            return Entry()
 
     def _clean_output(self, call: Call, output: Json) -> Scrubbed:
         if call.kind == "env":  # the variable's name says what its value is

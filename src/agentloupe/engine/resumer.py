@@ -478,7 +478,7 @@ class Resumer(Recorder):
         self._over = True
         if self.schedule is not None:
             self.schedule.close()
-        self._store_reads()
+        self._book.check()
         self._book.close()
 
     def _begin(self) -> None:
