@@ -21,7 +21,15 @@ from pathlib import Path
 from urllib.parse import quote
 
 VERSION = 1
-FILES = ("events.jsonl", "budget.json", "contract.json", "checkpoint.json", "bodies.jsonl", "replay_report.json")
+FILES = (
+    "events.jsonl",
+    "budget.json",
+    "contract.json",
+    "checkpoint.json",
+    "bodies.jsonl",
+    "replay_report.json",
+    "migration_report.json",
+)
 LARGEST = {"events.jsonl": 1 << 30, "bodies.jsonl": 4 << 30, "contract.json": 16 << 20}
 DEEPEST = 1000
 

@@ -108,15 +108,15 @@ def body_line(data: bytes) -> bytes:
 
 def receipts_of(story: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str, bytes]:
     """Receipts of the calls that finished."""
-    digests = {p["call_id"]: p["input_digest"] for kind, p in story if kind == "tool_allowed"}
+    digests = {p["call_id"]: p.get("input_digest", "") for kind, p in story if kind == "tool_allowed"}
     return {
         f"{p['call_id']}.json": terms_file(
             {
                 "run_id": RUN,
                 "call_id": p["call_id"],
-                "tool": p["tool"],
+                "tool": p.get("tool", ""),
                 "arguments_digest": digests.get(p["call_id"], ""),
-                "result_digest": p["output_digest"],
+                "result_digest": p.get("output_digest", ""),
                 **{name: p[name] for name in ("external_id", "idempotency_key") if name in p},
             }
         )

@@ -50,7 +50,7 @@ VERBS: dict[str, str] = {
 }
 """Every verb with what its line in the overview says."""
 
-GROUPS: dict[str, tuple[str, ...]] = {"ledger": ("replay", "compare", "salvage", "export", "import")}
+GROUPS: dict[str, tuple[str, ...]] = {"ledger": ("replay", "compare", "salvage", "migrate", "export", "import")}
 """Verbs that have verbs of their own."""
 
 EPILOG = """Exit codes: 0 pass or done, 1 diverged or failed check, 2 damaged evidence, 3 could not run or refused, 64 wrong usage.

@@ -10,6 +10,7 @@ import typer
 
 from agentloupe.cli.common import Anchor, AsJson, Database, Debug, RunRef, anchor_of, opened
 from agentloupe.cli.output import Output, bytes_text, number_of
+from agentloupe.words.canonical import loads
 from agentloupe.words.errors import UsageError
 from agentloupe.words.ledger import LEDGER_VERSION
 
@@ -110,6 +111,32 @@ def salvage(
     raise typer.Exit(2 if found.damage or found.stopped is not None else 0)
 
 
+def migrate(
+    folder: Folder,
+    new: Annotated[Path, typer.Argument(metavar="NEW", help="Where the sealed ledger goes.", show_default=False)],
+    budget: BudgetFile = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Make a sealed ledger of a plain one (no version, no chain, no digests), with a report of both readings.
+
+    The old folder stays as it is, and the new one holds its digests. Exit code 0, or 1 when the newer rules conclude
+    something else. Example: agentloupe ledger migrate plain/ sealed/
+    """
+    from agentloupe.verbs.ledger import migrate_folder
+
+    done = migrate_folder(folder, new, budget=budget)
+    out = Output(as_json)
+    if as_json:
+        out.document(loads(done.document()))
+    else:
+        out.line(f"schema 0: {done.old}")
+        out.line(f"schema {LEDGER_VERSION}: {done.new}")
+        for one in done.changed:
+            out.line(f"{one['conclusion']} changed by {one['rule']}", style="yellow")
+    raise typer.Exit(1 if done.changed else 0)
+
+
 def export(
     run: RunRef,
     folder: Folder,
@@ -168,6 +195,7 @@ COMMANDS: Mapping[str, Callable[..., None]] = {
     "replay": replay,
     "compare": compare,
     "salvage": salvage,
+    "migrate": migrate,
     "export": export,
     "import": import_,
 }

@@ -7,12 +7,13 @@ import_ledger(store, Path("incident"))            # and back, equal
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
 from agentloupe.engine.ledger.making import LedgerFiles, files_of, recording_of
+from agentloupe.engine.ledger.migrating import Migration, migrate
 from agentloupe.engine.ledger.report import Comparison, LedgerReport, compare, judge, read_report, replay
 from agentloupe.engine.ledger.salvage import Salvage, next_line, salvage
 from agentloupe.exporters.ledger_folder import append_line, write_file, write_folder
@@ -26,7 +27,17 @@ from agentloupe.verbs.sessions import rules_of, settings_here
 from agentloupe.words.canonical import Json, loads
 from agentloupe.words.errors import Corrupt, Refused, UsageError
 from agentloupe.words.event import Head
-from agentloupe.words.ledger import BODIES, BUDGET, CHECKPOINT, CONTRACT, EVENTS, KINDS, LEDGER_VERSION, REPORT
+from agentloupe.words.ledger import (
+    BODIES,
+    BUDGET,
+    CHECKPOINT,
+    CONTRACT,
+    EVENTS,
+    KINDS,
+    LEDGER_VERSION,
+    MIGRATION,
+    REPORT,
+)
 
 __all__ = [
     "Exported",
@@ -34,6 +45,7 @@ __all__ = [
     "compare_reports",
     "export_ledger",
     "import_ledger",
+    "migrate_folder",
     "replay_folder",
     "salvage_folder",
 ]
@@ -102,6 +114,18 @@ def append_event(folder: Path, kind: str, payload: Mapping[str, Json]) -> Mappin
     return cast("Mapping[str, Json]", loads(append_line(folder / EVENTS, made)))
 
 
+def migrate_folder(folder: Path, new: Path, *, budget: Path | None = None) -> Migration:
+    """Makes a sealed ledger of a plain one, in a folder of its own, with a report of both readings. The old one stays as it is.
+
+    Raises:
+        Refused: it is sealed already, or something is at the new place. Corrupt: see `migrate`.
+        NotFound, UsageError, LoupeError: it cannot be read, or the new one not written.
+    """
+    made = migrate(open_ledger(folder, budget=budget))
+    write_files(new, made.files, {MIGRATION: (made.document(),)})
+    return made
+
+
 def compare_reports(one: Path, other: Path) -> Comparison:
     """Compares two reports; a folder stands for the report in it. Raises like `read_report`, and `NotFound`."""
     return compare(*(_report(path) for path in (one, other)))
@@ -147,11 +171,11 @@ def export_ledger(store: Store, run_id: str, folder: Path, *, bodies: bool = Tru
     return Exported(run_id, folder, files.head.sequence, len(files.receipts), held, size, anchor)
 
 
-def write_files(folder: Path, files: LedgerFiles) -> int:
-    """Writes a folder; returns its bytes. Raises like `write_folder`."""
+def write_files(folder: Path, files: LedgerFiles, more: Mapping[str, Iterable[bytes]] | None = None) -> int:
+    """Writes a folder, with `more` files beside those of the ledger; returns its bytes. Raises like `write_folder`."""
     parts = {EVENTS: (files.events,), BUDGET: (files.budget,), CONTRACT: (files.contract,)}
     values = {} if files.bodies is None else {BODIES: files.bodies}
-    return write_folder(folder, {**parts, **values, CHECKPOINT: (files.checkpoint,)}, files.receipts)
+    return write_folder(folder, {**parts, **values, CHECKPOINT: (files.checkpoint,), **(more or {})}, files.receipts)
 
 
 def import_ledger(store: Store, folder: Path, *, budget: Path | None = None, anchor: Head | None = None) -> RunReport:

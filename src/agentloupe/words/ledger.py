@@ -7,6 +7,7 @@
     checkpoint.json          number, head and digests of all of it
     bodies.jsonl             the values (may be left out)
     replay_report.json       what a replay of the folder found; no evidence
+    migration_report.json    of a ledger that was made from a plain one: both readings side by side
 
 `line_of` and `envelope_of` are inverse to each other for every event that a store holds. See docs/reference/ledger.md.
 """
@@ -34,6 +35,7 @@ __all__ = [
     "INTERRUPTED",
     "KINDS",
     "LEDGER_VERSION",
+    "MIGRATION",
     "RECEIPTS",
     "REPORT",
     "ROWS",
@@ -52,16 +54,17 @@ __all__ = [
 LEDGER_VERSION: Final = 1
 """`schema_version` of the lines and files of a ledger. Version 0 is the plain form: no version, no chain, no digests."""
 
-EVENTS, BUDGET, CONTRACT, CHECKPOINT, BODIES, REPORT, RECEIPTS = (
+EVENTS, BUDGET, CONTRACT, CHECKPOINT, BODIES, REPORT, MIGRATION, RECEIPTS = (
     "events.jsonl",
     "budget.json",
     "contract.json",
     "checkpoint.json",
     "bodies.jsonl",
     "replay_report.json",
+    "migration_report.json",
     "receipts",
 )
-ARTEFACTS: Final = (EVENTS, BUDGET, CONTRACT, CHECKPOINT, BODIES, REPORT)
+ARTEFACTS: Final = (EVENTS, BUDGET, CONTRACT, CHECKPOINT, BODIES, REPORT, MIGRATION)
 """The files that may lie in the folder, beside the folder `receipts`."""
 
 STATES: Final = (

@@ -43,7 +43,7 @@ from agentloupe.words.ledger import (
 )
 from agentloupe.words.seal import GENESIS, link_bytes, sealed_form
 
-__all__ = ["GUARDS", "RULES", "Found", "Guard", "first_fault", "guards_of"]
+__all__ = ["GUARDS", "RULES", "Found", "Guard", "first_fault", "guards_of", "named_bodies"]
 
 Line = dict[str, Json]
 
