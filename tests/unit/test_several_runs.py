@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -106,6 +107,29 @@ def test_one_after_the_other_in_one_thread_the_first_must_be_the_recorded_one() 
     assert (other.kind, other.sequence) == ("input_changed", 1)
     assert other.suggestion is not None
     assert "name its agent" in other.suggestion
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_a_forked_process_numbers_its_own_runs() -> None:
+    store = MemoryStore()
+    with ambient.opening_with(RecordOpener(store)):
+        looker("a")
+        reading, writing = os.pipe()
+        child = os.fork()
+        if child == 0:
+            with suppress(BaseException):
+                looker("b")
+                started = store.recording(store.runs()[0].id).events[0].attrs
+                os.write(writing, f"{started['program']} {started['nth']}".encode())
+            os._exit(0)
+        os.waitpid(child, 0)
+        looker("c")
+    there = os.read(reading, 100).decode().split()
+    here = [store.recording(run.id).events[0].attrs for run in store.runs()]
+    assert [facts["nth"] for facts in here] == [1, 0]
+    assert here[0]["program"] == here[1]["program"] != there[0]
+    assert there[1] == "0"
 
 
 # --- as whole programs: each of their runs is replayed by `agentloupe replay RUN -- COMMAND` ----------------------------

@@ -136,6 +136,19 @@ class _NoWriter:
 # --- recording --------------------------------------------------------------------------------------------------------
 
 
+class _Program:
+    """Numbers the runs that one process starts: where it is replayed as a whole, the others are looked for by that."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self._id = ambient.random_hex(8)
+        self._begun = itertools.count()
+
+    def next(self) -> dict[str, Json]:
+        """Facts of the next run."""
+        return {"program": self._id, "nth": next(self._begun)}
+
+
 class RecordOpener:
     """Opens a new recording for each agent that starts.
 
@@ -166,8 +179,7 @@ class RecordOpener:
         self._strict = strict
         self._settings = settings
         self._argv = argv
-        self._program = ambient.random_hex(8)
-        self._begun = itertools.count()
+        self._program = _Program()
 
     def open(self, opening: Opening) -> Session:
         """Begins a recording. For want of a store nothing is recorded, which is said once.
@@ -214,8 +226,9 @@ class RecordOpener:
             facts |= {"schedule": schedule.mode, "hash_salt": schedule.salt}
         if opening.schedule is not None:
             facts["whole_program"] = True
-        # A program that starts several runs is replayed as a whole: then the others are looked for by these.
-        facts |= {"program": self._program, "nth": next(self._begun)}
+        if self._program.pid != os.getpid():
+            self._program = _Program()  # a forked process starts runs of its own
+        facts |= self._program.next()
         known = {"task_id": task_id, "entry": opening.entry}
         facts.update({label: value for label, value in known.items() if value is not None})
         if self._argv is not None:
