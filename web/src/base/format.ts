@@ -25,7 +25,7 @@ export function count(value: number | bigint | null | undefined, language: Langu
   return value == null ? null : new Intl.NumberFormat(language).format(value);
 }
 
-const UNITS: Readonly<Record<Language, { ms: string; s: string; m: string; h: string }>> = {
+export const UNITS: Readonly<Record<Language, { ms: string; s: string; m: string; h: string }>> = {
   en: { ms: 'ms', s: 's', m: 'm', h: 'h' },
   'zh-CN': { ms: '毫秒', s: '秒', m: '分', h: '时' },
 };

@@ -1,7 +1,15 @@
 import { describe, expect, it } from 'vitest';
 import type { ForkDialog } from '../api/types';
-import { answers, bodyOf, changes, type Draft, EMPTY, lineCount, problems } from './draft';
-import { editable, messagesIn, newTool, recordedParameter, restOf, toolsAreNamed } from './request';
+import { answers, bodyOf, changes, type Draft, EMPTY, lineCount, problems, signedEdits } from './draft';
+import {
+  editable,
+  furtherInstructions,
+  messagesIn,
+  newTool,
+  recordedParameter,
+  restOf,
+  toolsAreNamed,
+} from './request';
 
 const WEATHER = { type: 'function', function: { name: 'get_weather', parameters: { type: 'object' } } };
 const REQUEST = `{"model":"m","max_completion_tokens":50,"tool_choice":"auto","metadata":{"a.b":1},
@@ -203,6 +211,22 @@ describe('what a draft changes, for people', () => {
 });
 
 describe('a recorded request', () => {
+  it('has further instructions that a new prompt leaves alone', () => {
+    const messages = '[{"role":"system"},{"role":"user"},{"role":"developer"}]';
+    expect(furtherInstructions(`{"messages":${messages}}`, 'chat')).toEqual([2]);
+    expect(furtherInstructions(`{"instructions":"x","input":${messages}}`, 'responses')).toEqual([0, 2]);
+    expect(furtherInstructions(`{"input":${messages}}`, 'responses')).toEqual([2]);
+  });
+
+  it('knows signed reasoning, whose edit is warned of', () => {
+    const request = `{"messages":[{"role":"user","content":"Hi"},
+      {"role":"assistant","content":[{"type":"thinking","thinking":"...","signature":"abc"},{"type":"text","text":"Ho"}]},
+      {"role":"assistant","content":[{"type":"redacted_thinking","data":"xyz"}]}]}`;
+    const signed = { ...dialog, request };
+    expect(signedEdits({ ...EMPTY, messages: { 0: '{}', 1: '{}' } }, signed)).toEqual([1]);
+    expect(signedEdits({ ...EMPTY, removed: [2, 0] }, signed)).toEqual([2]);
+  });
+
   it('has parameters under the names that providers use', () => {
     expect(recordedParameter(REQUEST, 'max_tokens')).toBe(50);
     expect(recordedParameter(REQUEST, 'temperature')).toBeUndefined();

@@ -1,7 +1,7 @@
 import type { ForkDialog } from '../api/types';
 import { type JsonFault, jsonFault, jsonText, parseJson } from '../base/json';
 import type { WordKey } from '../base/words';
-import { membersOf, messagesIn, PARAMETERS, restOf, toolName, toolsAreNamed, toolsIn } from './request';
+import { isSigned, membersOf, messagesIn, PARAMETERS, restOf, toolName, toolsAreNamed, toolsIn } from './request';
 
 /** A message that is put in before the recorded one at this place; at the end too. */
 interface Added {
@@ -307,6 +307,13 @@ function restEdits(draft: Draft, dialog: ForkDialog): readonly [Body, readonly s
 /** A name as the first part of a path. */
 function pathOf(name: string): string {
   return /^[^.[\]"]+$/.test(name) ? name : `[${JSON.stringify(name)}]`;
+}
+
+/** Places of edited or removed messages that hold signed reasoning: a provider may refuse the rest without it. */
+export function signedEdits(draft: Draft, dialog: ForkDialog): readonly number[] {
+  const recorded = messagesIn(dialog.request);
+  const touched = new Set([...draft.removed, ...Object.keys(draft.messages).map(Number)]);
+  return [...touched].filter(at => isSigned(recorded[at])).sort((a, b) => a - b);
 }
 
 // --- what is changed, for people --------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ import { cardFor, cutAbove, span as spanOf } from './cards';
 import { colourOf, slices } from './context';
 import { shortened, wordsApart } from './diff';
 import { columnAt, heights } from './minimap';
-import { barOf, marks, timeLine } from './waterfall';
+import { axis, barOf, timeLine } from './waterfall';
 
 const span = (from: number, to: number | null) => ({
   started_at: new Date(from).toISOString(),
@@ -26,9 +26,16 @@ describe('the time line', () => {
     expect(barOf(span(500, 400), timeLine(span(1000, 2000), undefined, 0))).toEqual({ left: 0, width: 0 });
   });
 
-  it('has round marks', () => {
-    expect(marks(7620)).toEqual([0, 2, 4, 6]);
-    expect(marks(56)).toEqual([0, 0.02, 0.04]);
+  it('has round marks, in the unit that suits them', () => {
+    const shown = (total: number) => {
+      const { unit, marks } = axis(total);
+      return `${marks.map(mark => mark.value).join(' ')} ${unit}`;
+    };
+    expect(shown(56)).toBe('0 20 40 ms');
+    expect(shown(7620)).toBe('0 2 4 6 s');
+    expect(shown(600_000)).toBe('0 5 10 m');
+    expect(shown(36_000_000)).toBe('0 5 10 h');
+    expect(axis(8000).marks.map(mark => mark.at)).toEqual([0, 0.25, 0.5, 0.75, 1]);
   });
 });
 

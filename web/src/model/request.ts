@@ -90,3 +90,24 @@ export function recordedParameter(request: string, name: Parameter): unknown {
 export function editable(value: unknown): string {
   return jsonText(value, 2);
 }
+
+/** Places of instruction messages beside the one that the system prompt is; they stay when it is changed. */
+export function furtherInstructions(request: string, form: string | null): readonly number[] {
+  const whole = membersOf(parseJson(request));
+  const leads = form === 'chat' || (form === 'responses' && (whole?.['instructions'] ?? null) === null);
+  return messagesIn(request).flatMap((message, at) => {
+    const role = membersOf(message)?.['role'];
+    return at >= (leads ? 1 : 0) && (role === 'system' || role === 'developer') ? [at] : [];
+  });
+}
+
+/** Whether a message holds reasoning that the provider has signed or encrypted. */
+export function isSigned(message: unknown): boolean {
+  if (Array.isArray(message)) return message.some(isSigned);
+  const members = membersOf(message);
+  if (members === null) return false;
+  if (members['type'] === 'redacted_thinking') return true;
+  const marks = ['signature', 'encrypted_content', 'thought_signature', 'thoughtSignature'];
+  if (marks.some(mark => typeof members[mark] === 'string')) return true;
+  return ['content', 'parts', 'reasoning_details'].some(name => isSigned(members[name]));
+}

@@ -34,8 +34,30 @@ function clamp(share: number): number {
   return Math.min(1, Math.max(0, share));
 }
 
+const UNITS = [
+  ['ms', 0.001, 1],
+  ['s', 1, 120],
+  ['m', 60, 7200],
+  ['h', 3600, Number.POSITIVE_INFINITY],
+] as const;
+export type TimeUnit = (typeof UNITS)[number][0];
+
+/** A mark of an axis: how far from the left, as a share of the whole, and its number in the unit. */
+export interface AxisMark {
+  readonly at: number;
+  readonly value: number;
+}
+
+/** Round numbers for an axis over so many milliseconds, in the unit that suits them. */
+export function axis(total: number): { readonly unit: TimeUnit; readonly marks: readonly AxisMark[] } {
+  const seconds = total / 1000;
+  const [unit, size] = UNITS.find(([, , below]) => seconds < below) ?? UNITS[3];
+  const shown = marks(total / size);
+  return { unit, marks: shown.map(value => ({ at: (value * size) / seconds, value })) };
+}
+
 /** Round numbers of seconds for an axis, from 0 up to at most `most` marks. */
-export function marks(total: number, most = 4): readonly number[] {
+function marks(total: number, most = 4): readonly number[] {
   const seconds = total / 1000;
   const raw = seconds / most;
   const power = 10 ** Math.floor(Math.log10(raw));

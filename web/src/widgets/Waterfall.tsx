@@ -1,7 +1,9 @@
 import './waterfall.css';
 import type { ReactNode } from 'react';
 import type { StepHeader } from '../api/types';
-import { barOf, marks, type TimeLine } from '../model/waterfall';
+import { UNITS } from '../base/format';
+import { useWords } from '../base/words';
+import { axis, barOf, type TimeLine } from '../model/waterfall';
 import { CutDot, Icon } from './Icon';
 import { Kind } from './tags';
 
@@ -10,11 +12,14 @@ export const ROW = 24;
 
 /** The seconds above the bars. */
 export function Axis({ line }: { readonly line: TimeLine }) {
+  const { language } = useWords();
+  const { unit, marks } = axis(line.total);
   return (
     <div className="axis" aria-hidden="true">
-      {marks(line.total).map(mark => (
-        <span key={mark} style={{ left: `${(mark * 100_000) / line.total}%` }}>
-          {mark}
+      {marks.map(({ at, value }, n) => (
+        <span key={value} style={{ left: `${at * 100}%` }}>
+          {value}
+          {n === marks.length - 1 && ` ${UNITS[language][unit]}`}
         </span>
       ))}
     </div>

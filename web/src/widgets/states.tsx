@@ -1,6 +1,7 @@
 import { Component, type ReactNode, useEffect, useState } from 'react';
 import { ApiError, Unreachable } from '../api/client';
 import { useWords } from '../base/words';
+import { reasonIn } from '../base/words/said';
 import { Icon } from './Icon';
 
 interface FailureProps {
@@ -31,12 +32,14 @@ export function Failure({ error, again, children }: FailureProps) {
 }
 
 function useSaid(error: unknown): { readonly title: string; readonly hint: string | null } {
-  const { t } = useWords();
+  const { t, language } = useWords();
   if (error instanceof Unreachable) return { title: t('state.unreachable'), hint: t('state.unreachable.hint') };
   if (!(error instanceof ApiError))
     return { title: t('state.broke'), hint: error instanceof Error ? error.message : null };
   if (error.status === 401) return { title: t('state.unauthorized'), hint: t('state.unauthorized.hint') };
-  return { title: error.message, hint: error.hint };
+  const said = reasonIn(language, error.reason);
+  if (said === null) return { title: error.message, hint: error.hint };
+  return { title: said, hint: [error.message, error.hint].filter(text => text !== null).join(' · ') };
 }
 
 const SLOW = 2000;

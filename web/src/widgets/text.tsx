@@ -71,8 +71,11 @@ export function Copy({ text, label }: { readonly text: string; readonly label?: 
 export function Kbd({ keys }: { readonly keys: readonly string[] }) {
   return (
     <>
-      {keys.map(key => (
-        <kbd key={key}>{SHOWN[key] ?? key}</kbd>
+      {keys.map((key, at) => (
+        <span key={key} className="contents">
+          {at > 0 && key === '6' && '–'}
+          <kbd>{SHOWN[key] ?? key}</kbd>
+        </span>
       ))}
     </>
   );

@@ -154,6 +154,7 @@ export const work = {
   'setup.save': 'Write {file}',
   'setup.saving': 'Writing {file}…',
   'setup.writtenTo': 'Written to {file}; its comments stay.',
+  'setup.writtenToJson': 'Written to {file}.',
   'setup.remove': 'Remove',
   'setup.addTool': 'Add a tool',
   'setup.addModel': 'Add a model',

@@ -149,6 +149,7 @@ export const work = {
   'setup.save': '写入 {file}',
   'setup.saving': '正在写入 {file}…',
   'setup.writtenTo': '写入 {file}；其中的注释保留。',
+  'setup.writtenToJson': '写入 {file}。',
   'setup.remove': '移除',
   'setup.addTool': '添加工具',
   'setup.addModel': '添加模型',

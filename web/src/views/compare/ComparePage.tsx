@@ -262,7 +262,7 @@ function SideHead({ run, side, other }: SideHeadProps) {
         </div>
         <p className="note ell">
           <span className="mono">{run.id}</span>
-          {run.agent !== run.name && (
+          {!run.name.startsWith(run.agent) && (
             <>
               {' · '}
               <RunText>{run.agent}</RunText>

@@ -7,7 +7,19 @@ import { dollars } from '../../base/format';
 import { jsonText } from '../../base/json';
 import { useKeys } from '../../base/keys';
 import { useWords } from '../../base/words';
-import { answers, bodyOf, changes, type Draft, lineCount, liveOf, type Problem, problems } from '../../model/draft';
+import { sentenceIn } from '../../base/words/said';
+import {
+  answers,
+  bodyOf,
+  changes,
+  type Draft,
+  lineCount,
+  liveOf,
+  type Problem,
+  problems,
+  signedEdits,
+} from '../../model/draft';
+import { furtherInstructions } from '../../model/request';
 import { Icon, type Sign } from '../../widgets/Icon';
 import { Failure } from '../../widgets/states';
 import { Command, Kbd, RunText } from '../../widgets/text';
@@ -97,13 +109,13 @@ function useOff(
   found: readonly Problem[],
   refused: ApiError | null,
 ): readonly ReactNode[] {
-  const { t } = useWords();
+  const { t, language } = useWords();
   const engine = dialog.engines.find(one => one.engine === draft.engine);
   const off: ReactNode[] = [];
   if (engine && !engine.available) {
     off.push(
       <>
-        {engine.why_not} {engine.command && <Command>{engine.command}</Command>}
+        {sentenceIn(language, engine.why_not ?? '')} {engine.command && <Command>{engine.command}</Command>}
       </>,
     );
   }
@@ -140,6 +152,8 @@ function Know({ dialog, draft }: { readonly dialog: ForkDialog; readonly draft: 
   const step = dialog.from_step;
   const { answers: kept } = dialog.kept;
   const live = liveOf(draft);
+  const further = draft.prompt === null ? [] : furtherInstructions(dialog.request, dialog.form);
+  const signed = signedEdits(draft, dialog);
   const asked = dialog.endpoints.find(one => one.name === draft.endpoint);
   const model = draft.parameters['model']?.trim() || (dialog.model ?? asked?.model ?? '');
   return (
@@ -166,6 +180,14 @@ function Know({ dialog, draft }: { readonly dialog: ForkDialog; readonly draft: 
         <Line sign="info" look="dim" head={t('fork.know.control')}>
           {t('fork.know.controlSay')}
         </Line>
+        {further.length > 0 && (
+          <Line sign="warn" look="missed" head={t('fork.know.further', { places: further.join(', ') })} />
+        )}
+        {signed.length > 0 && (
+          <Line sign="warn" look="missed" head={t('fork.know.signed', { places: signed.join(', ') })}>
+            {t('fork.know.signedSay')}
+          </Line>
+        )}
         {dialog.server_held && <Line sign="warn" look="missed" head={t('fork.know.held')} />}
         {dialog.cautions.map(caution => (
           <Line key={caution} sign="warn" look="missed" head={<RunText>{caution}</RunText>} />

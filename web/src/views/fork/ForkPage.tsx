@@ -7,6 +7,7 @@ import type { ForkDialog, RunDetail } from '../../api/types';
 import { type Hint, useKeys } from '../../base/keys';
 import { useOtherTabs } from '../../base/tabs';
 import { useWords } from '../../base/words';
+import { sentenceIn } from '../../base/words/said';
 import { type Draft, EMPTY } from '../../model/draft';
 import { CutLine } from '../../widgets/controls';
 import { Finder, Foot } from '../../widgets/slots';
@@ -89,7 +90,7 @@ interface PanelProps {
 }
 
 function Panel({ run, dialog }: PanelProps) {
-  const { t } = useWords();
+  const { t, language } = useWords();
   const navigate = route.useNavigate();
   const step = dialog.from_step;
   const name = `loupe-fork-${run.id}-${step}`;
@@ -153,7 +154,8 @@ function Panel({ run, dialog }: PanelProps) {
                   .filter(one => !one.available)
                   .map(one => (
                     <p key={one.engine} id={`why-not-${one.engine}`} className="note off">
-                      {t(`fork.engine.${one.engine}`)}: {one.why_not} {one.command && <code>{one.command}</code>}
+                      {t(`fork.engine.${one.engine}`)}: {sentenceIn(language, one.why_not ?? '')}{' '}
+                      {one.command && <code>{one.command}</code>}
                     </p>
                   ))}
               </div>

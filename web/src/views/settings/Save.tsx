@@ -28,7 +28,7 @@ export function Save({ settings, file, editing, fault, change, onEdit, onCancel,
         <button type="button" className="btn s" onClick={onEdit}>
           {t('setup.edit')}
         </button>
-        <span className="note">{t('setup.writtenTo', { file })}</span>
+        <span className="note">{t(file.endsWith('.json') ? 'setup.writtenToJson' : 'setup.writtenTo', { file })}</span>
       </p>
     );
   }

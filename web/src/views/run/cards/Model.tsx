@@ -1,6 +1,7 @@
 import { Link } from '@tanstack/react-router';
 import type { Call, ModelCard } from '../../../api/types';
 import { useWords } from '../../../base/words';
+import { sentenceIn } from '../../../base/words/said';
 import { shows } from '../../../model/cards';
 import { Icon } from '../../../widgets/Icon';
 import { Kind, SourceTag, Tag } from '../../../widgets/tags';
@@ -73,7 +74,7 @@ export function Model({ card }: { readonly card: ModelCard }) {
 
 /** Begins a fork here; where none can begin the reason stands beside it. */
 function ForkButton({ step }: { readonly step: number }) {
-  const { t } = useWords();
+  const { t, language } = useWords();
   const { run, header: at } = useCard();
   const header = at(step);
   if (!header) return null;
@@ -81,7 +82,7 @@ function ForkButton({ step }: { readonly step: number }) {
     return (
       <>
         <span className="note" id={`off-${step}`}>
-          {t('step.forkOff', { reason: header.fork_reason ?? '' })}
+          {t('step.forkOff', { reason: sentenceIn(language, header.fork_reason ?? '') })}
         </span>
         <button type="button" className="btn s" disabled aria-describedby={`off-${step}`}>
           <Icon sign="fork" />

@@ -1,6 +1,6 @@
 import { useQuery } from '@tanstack/react-query';
 import { get, path } from '../../../api/client';
-import type { Message, StepDiff } from '../../../api/types';
+import type { Message, RunDetail, StepDiff } from '../../../api/types';
 import { useWords } from '../../../base/words';
 import { counted, type MessageChange, type PlaceChange, type ToolChange } from '../../../model/diff';
 import { Places, Words } from '../../../widgets/diff';
@@ -9,16 +9,33 @@ import { Tag } from '../../../widgets/tags';
 import type { PanelProps } from '../Inspector';
 import { MessageBox, useMessages } from './MessagesTab';
 
+function useDiff(run: RunDetail, step: number, enabled: boolean) {
+  return useQuery({
+    queryKey: ['run', run.id, 'step', step, 'diff'],
+    queryFn: ({ signal }) => get<StepDiff>(path`/api/runs/${run.id}/steps/${step}/diff`, signal),
+    enabled,
+  });
+}
+
+/** The messages that are other than in the model step before, word by word: of a fork's first step what it changed. */
+export function ChangedWords({ run, step }: { readonly run: RunDetail; readonly step: number }) {
+  const found = useDiff(run, step, true);
+  const changes = (found.data?.messages ?? []) as unknown as readonly MessageChange[];
+  return changes
+    .filter(change => change.op === 'changed' && change.words)
+    .map(change => (
+      <pre key={change.right} className="box in words">
+        <Words words={change.words ?? []} />
+      </pre>
+    ));
+}
+
 /** What differs from the model step before. */
 export function DiffTab({ run, detail }: PanelProps) {
   const { t } = useWords();
   const step = detail.idx;
   const model = detail.kind === 'llm';
-  const found = useQuery({
-    queryKey: ['run', run.id, 'step', step, 'diff'],
-    queryFn: ({ signal }) => get<StepDiff>(path`/api/runs/${run.id}/steps/${step}/diff`, signal),
-    enabled: model,
-  });
+  const found = useDiff(run, step, model);
   const messages = useMessages(run, step, model);
   if (!model) return <p className="panel note">{t('diff.notModel')}</p>;
   if (found.isError) return <Failure error={found.error} again={() => void found.refetch()} />;

@@ -8,6 +8,8 @@ import { SourceTag, Status, Tag } from '../../../widgets/tags';
 import { RunText, Unknown } from '../../../widgets/text';
 import type { PanelProps } from '../Inspector';
 import { Makeup } from './ContextTab';
+import { ChangedWords } from './DiffTab';
+import { useMessages } from './MessagesTab';
 
 /** What is known of a step beside what was said. */
 export function Overview({ run, detail }: PanelProps) {
@@ -41,12 +43,53 @@ export function Overview({ run, detail }: PanelProps) {
       {detail.kind === 'llm' && <Makeup run={run} step={detail.idx} />}
       {overview.overrides.length > 0 && (
         <Section title={t('step.override')}>
-          <Changes changes={run.changes.length ? run.changes : overview.overrides} />
+          {detail.prompt_changed ? (
+            <ChangedWords run={run} step={detail.idx} />
+          ) : (
+            <Changes changes={run.changes.length ? run.changes : overview.overrides} />
+          )}
         </Section>
       )}
+      {detail.kind === 'llm' && <Fresh run={run} step={detail.idx} />}
     </section>
   );
 }
+
+/** Messages of this input that the model step before was not asked, in one line each. */
+function Fresh({ run, step }: { readonly run: PanelProps['run']; readonly step: number }) {
+  const { t } = useWords();
+  const found = useMessages(run, step, true);
+  const fresh = found.data?.items.filter(message => message.new) ?? [];
+  if (fresh.length === 0) return null;
+  return (
+    <Section title={t('step.fresh', { n: fresh.length })}>
+      <ul className="fresh">
+        {fresh.slice(0, FRESH).map(message => (
+          <li key={message.index}>
+            <span className="t2">{message.role}</span>
+            <span className="ell mono">
+              {message.parts.map((part, at) => (
+                // biome-ignore lint/suspicious/noArrayIndexKey: parts of one message have no other name than their place
+                <span key={at}>
+                  {part.type === 'tool_call' && (
+                    <b>
+                      <RunText>{`${part.name ?? ''} `}</RunText>
+                    </b>
+                  )}
+                  <RunText>{part.text.slice(0, 200)}</RunText>{' '}
+                </span>
+              ))}
+            </span>
+            {message.source && <SourceTag source={message.source} />}
+          </li>
+        ))}
+      </ul>
+      {fresh.length > FRESH && <p className="note">{t('run.moreRuns', { n: FRESH, total: fresh.length })}</p>}
+    </Section>
+  );
+}
+
+const FRESH = 12;
 
 function Section({ title, children }: { readonly title: string; readonly children: ReactNode }) {
   return (

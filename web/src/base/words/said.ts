@@ -1,0 +1,62 @@
+import type { Language } from './index';
+
+/** What the server says in English, by its stable codes and in fixed sentences, in other languages. What is not here stays English. */
+interface Said {
+  readonly reasons: Readonly<Record<string, string>>;
+  readonly sentences: readonly (readonly [form: RegExp, text: string])[];
+}
+
+const zh: Said = {
+  reasons: {
+    run_not_found: '没有此运行。',
+    step_not_found: '没有此步骤。',
+    not_found: '没有此内容。',
+    no_step: '没有此步骤。',
+    not_llm: '此步骤不是模型步骤；分叉从模型步骤开始。',
+    cut_request: '存储的请求不完整，不能由此分叉。',
+    no_code: '需要您自己的代码。',
+    no_worker: '没有工作进程拥有此代理。',
+    no_model: '没有设置可询问的模型。',
+    diverges_before: '代码在分叉步骤之前就已分歧。',
+    hosted_tool: '请求允许提供方执行可能写入的工具。',
+    live_write: '写工具从不实时执行。',
+    live_not_listed: '此工具不在可实时执行的名单中。',
+    live_no_reason: '实时执行需要书面理由。',
+    live_read: '此工具会读取真实世界，须明确说明这是有意的。',
+    live_no_function: '没有此工具的代码，不能实时执行。',
+    sandbox: '沙箱只能在终端中指定。',
+    quota: '配额已用尽。',
+    rate_limited: '请求过多，请稍后再试。',
+    too_large: '内容过大。',
+    unknown_format: '文件格式未知。',
+    read_only: '此处不能改动。',
+    settings_changed: '设置已在别处改动：请重新读取。',
+    settings_fault: '设置文件现在无法理解。',
+    erased: '内容已删除。',
+    body_missing: '正文缺失。',
+    damaged: '录制已损坏。',
+    version: '录制由更新的版本写成。',
+  },
+  sentences: [
+    [/^a fork starts at a model step\b.*$/, '分叉从模型步骤开始：工具的输入在那里决定'],
+    [/^the run was deleted; its requests are gone$/, '运行已删除，其请求不复存在'],
+    [/^the stored request is not complete: (.*)$/, '存储的请求不完整：$1'],
+    [/^the request was not recorded$/, '请求未被录制'],
+    [/^no worker has the agent '(.*)'$/, '没有工作进程拥有代理“$1”'],
+    [/^it is an import: its code is not here$/, '这是导入的运行：其代码不在此处'],
+    [/^the generic loop does not speak the form (.*)$/, '通用循环不支持此请求形式：$1'],
+  ],
+};
+
+const SAID: Partial<Readonly<Record<Language, Said>>> = { 'zh-CN': zh };
+
+/** The words of a language for one of the server's codes; null where it has none, and in English. */
+export function reasonIn(language: Language, reason: string): string | null {
+  return SAID[language]?.reasons[reason] ?? null;
+}
+
+/** A fixed sentence of the server in a language; as it came where it is not known. */
+export function sentenceIn(language: Language, text: string): string {
+  const found = SAID[language]?.sentences.find(([form]) => form.test(text));
+  return found ? text.replace(...found) : text;
+}
