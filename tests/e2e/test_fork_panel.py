@@ -76,7 +76,7 @@ def test_a_kept_result_is_changed_and_the_model_reads_the_new_one(
     page: Page, server: Served, world: World, store: Store
 ) -> None:
     beside = opened(page, server, world)
-    page.get_by_role("button", name="Change the result of step 1").click()
+    page.get_by_role("button", name="Change result of step 1").click()
     typed(page, "result of step 1, edited here", '"-20 °C')
     expect(beside.get_by_text(re.compile(r"Result of step 1: no JSON at line 1, column \d+"))).to_be_visible()
     expect(page.get_by_role("button", name=re.compile("Run 1 fork"))).to_be_disabled()

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
+import re
 from pathlib import Path
 
 import pytest
 from starlette.testclient import TestClient
 
 from agentloupe.ports.protocols import Store
+from agentloupe.server.app import PAGE
 from tests.server.answers import refused
 from tests.server.serving import HOST, app_of, client_of
 
@@ -54,3 +57,25 @@ def test_a_route_that_is_none_is_no_page(store: Store) -> None:
 
     refused(client_of(store, TOKEN).get("/api/nothing"), 404, "not_found")
     refused(client_of(store, TOKEN).post("/runs"), 405, "method_not_allowed")
+
+
+FIRST_VIEW = 250_000
+"""Bytes that a browser may fetch, compressed, until the list of runs stands."""
+
+
+def test_the_first_view_is_small() -> None:
+    """The page and the list of runs with everything that they import, and every style sheet."""
+    if not (PAGE / "index.html").is_file():
+        pytest.skip("needs the built page (make page)")
+    assets = PAGE / "assets"
+    index = (PAGE / "index.html").read_text("utf-8")
+    waiting = [*re.findall(r"/assets/([\w.-]+\.js)", index), *(file.name for file in assets.glob("RunsPage-*.js"))]
+    seen = {file.name for file in assets.glob("*.css")}
+    while waiting:
+        name = waiting.pop()
+        if name not in seen:
+            seen.add(name)
+            waiting += re.findall(r"(?:from|import)\s*[\"']\./([\w.-]+\.js)", (assets / name).read_text("utf-8"))
+    assert any(name.startswith("RunsPage-") for name in seen)
+    assert not any(name.startswith(("MergeEditor-", "JsonView-")) for name in seen), "editors are fetched when they are opened"
+    assert sum(len(gzip.compress((assets / name).read_bytes())) for name in seen) < FIRST_VIEW

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { Path } from '../api/types';
-import { drawingOf, lineOf } from './pathtree';
+import { cutApart, drawingOf, lineOf } from './pathtree';
 
 const step = (name: string, source = 'live', kind = 'tool') => ({
   idx: 0,
@@ -51,6 +51,18 @@ describe('the path tree', () => {
       ['refund', 2, 2, false],
       ['refund', 1, 1, true],
     ]);
+  });
+
+  it('is parted where the forks were cut, if they share what was kept', () => {
+    const at = (idx: number) => ({ ...step('look'), idx });
+    const whole: Path = { ...tree, stretch: [at(0), at(1), at(2)] };
+    const [kept] = cutApart([whole], 2);
+    expect(kept?.stretch.map(one => one.idx)).toEqual([0, 1]);
+    expect(kept?.ends).toEqual([]);
+    expect(kept?.children.map(child => child.stretch.map(one => one.idx))).toEqual([[2]]);
+    expect(kept?.children[0]?.children).toEqual(tree.children);
+    expect(cutApart([whole], 3)).toEqual([whole]);
+    expect(cutApart([whole, whole], 2)).toEqual([whole, whole]);
   });
 
   it('draws many runs thinner', () => {

@@ -11,6 +11,8 @@ export interface Stretch {
   readonly missed: boolean;
   readonly failed: boolean;
   readonly steps: number;
+  /** The runs that end here. */
+  readonly ending: readonly string[];
 }
 
 /** The road of one run: where its strand lies in each stretch. */
@@ -79,7 +81,18 @@ function stretchOf(path: Path, depth: number, y: number, top: number): Stretch {
     missed: path.stretch.some(step => step.source === 'miss'),
     failed: path.stretch.some(step => step.error_class !== null && step.source !== 'miss'),
     steps: path.stretch.length,
+    ending: path.ends,
   };
+}
+
+/** The tree with its first stretch parted where all forks were cut, so that what was kept stands by itself. */
+export function cutApart(paths: readonly Path[], cut: number): readonly Path[] {
+  const [first] = paths;
+  if (!first || paths.length > 1) return paths;
+  const kept = first.stretch.filter(step => step.idx < cut);
+  if (kept.length === 0 || kept.length === first.stretch.length) return paths;
+  const rest: Path = { ...first, stretch: first.stretch.slice(kept.length) };
+  return [{ stretch: kept, runs: first.runs, ends: [], children: [rest] }];
 }
 
 const NAMES = 3;

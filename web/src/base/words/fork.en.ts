@@ -101,7 +101,8 @@ export const fork = {
   'fork.modelSaid': 'Model said',
   'fork.changeResult': 'Change result',
   'fork.closeResult': 'Close',
-  'fork.changeResultOf': 'Change the result of step {step}, {name}',
+  'fork.closeResultOf': 'Close the result of step {step}, {name}',
+  'fork.changeResultOf': 'Change result of step {step}, {name}',
   'fork.resultOf': 'result of step {step}',
   'fork.resultSay':
     'The result that this call shall have had, as JSON. Where it was kept, the model reads it in its history.',

@@ -79,7 +79,7 @@ function Row({ line, kept, old, dialog, draft, onChange }: RowProps) {
               type="button"
               className="btn s q"
               aria-expanded={open}
-              aria-label={t('fork.changeResultOf', { step: line.step, name: line.name })}
+              aria-label={t(open ? 'fork.closeResultOf' : 'fork.changeResultOf', { step: line.step, name: line.name })}
               onClick={() => setOpen(!open)}
             >
               {t(open ? 'fork.closeResult' : 'fork.changeResult')}
