@@ -77,5 +77,7 @@ def test_the_first_view_is_small() -> None:
             seen.add(name)
             waiting += re.findall(r"(?:from|import)\s*[\"']\./([\w.-]+\.js)", (assets / name).read_text("utf-8"))
     assert any(name.startswith("RunsPage-") for name in seen)
-    assert not any(name.startswith(("MergeEditor-", "JsonView-")) for name in seen), "editors are fetched when they are opened"
+    assert not any(name.startswith(("MergeEditor-", "JsonView-")) for name in seen), (
+        "editors are fetched when they are opened"
+    )
     assert sum(len(gzip.compress((assets / name).read_bytes())) for name in seen) < FIRST_VIEW

@@ -15,7 +15,7 @@ const STROKES: Readonly<Record<Arm, string>> = {
 };
 
 /** Width of the answers at the ends of the roads. */
-const ANSWERS = 260;
+const ANSWERS = 300;
 
 /** The roads of all runs, one strand a run: what was kept, where they went together, where they parted, and what they said. */
 export function PathTree({ summary }: { readonly summary: Summary }) {
@@ -106,7 +106,7 @@ function Ending({ stretch, summary, x }: { readonly stretch: Stretch; readonly s
   const run = summary.runs.find(one => stretch.ending.includes(one.id));
   if (!run) return null;
   const said = run.answer === null ? t('compare.noAnswer') : plain(textOf(run.answer));
-  const text = said.length > LETTERS ? `${said.slice(0, LETTERS)}…` : said;
+  const text = `${t('summary.group', { n: String(run.group + 1) })}: ${said.length > LETTERS ? `${said.slice(0, LETTERS)}…` : said}`;
   return (
     <text x={x} y={stretch.y + 4} className={run.answer === null ? 'd' : 'said'}>
       {text}
