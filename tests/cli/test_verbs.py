@@ -516,9 +516,12 @@ def test_kept_answers_are_said_of_a_fork_without_code(
     assert "old prompt" not in cli("fork", weather, "--from", "1", "--system-prompt", "One word.").out
 
 
-@pytest.mark.parametrize("verb", sorted(VERBS))
+ALL_VERBS = [*(VERBS.keys() - GROUPS.keys()), *(f"{verb} {own}" for verb, inner in GROUPS.items() for own in inner)]
+
+
+@pytest.mark.parametrize("verb", sorted(ALL_VERBS))
 def test_help_has_an_example_and_needs_no_store(verb: str, empty: Path, cli: Command) -> None:
-    out = cli.ok(verb, "--help")
+    out = cli.ok(*verb.split(), "--help")
     assert f"agentloupe {verb}" in " ".join(out.partition("Example")[2].split())
     assert "--debug" in out
     assert not (empty / ".loupe").exists()

@@ -175,7 +175,8 @@ _ANSWERED: Final = "model.responded"
 def kind_of(type: str, attrs: Mapping[str, Json]) -> str:
     """The kind of an event, from its type and its facts. Raises `KeyError` for a type that no event has."""
     if type == _ANSWERED:
-        return "model_proposed" if attrs.get("finish_reason") in _ASKS_FOR_TOOLS else "model_finished"
+        reason = attrs.get("finish_reason")
+        return "model_proposed" if isinstance(reason, str) and reason in _ASKS_FOR_TOOLS else "model_finished"
     return _KIND_OF_TYPE[type]
 
 

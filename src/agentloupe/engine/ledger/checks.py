@@ -540,7 +540,7 @@ def _unauthorised(found: Found, line: Line, used_up: bool) -> str | None:
     contract, payload = found.contract, line["payload"]
     assert isinstance(payload, dict)
     if line["kind"] == "check_finished":
-        unknown = found.version and payload.get("name") not in (contract.checks or {})
+        unknown = found.version and text_of(payload.get("name")) not in (contract.checks or {})
         return "the contract has no such check" if unknown else None
     tool = text_of(payload.get("tool"))
     if tool in contract.asked:

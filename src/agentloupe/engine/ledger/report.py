@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, get_args
 
 from agentloupe import __version__
 from agentloupe.engine.ledger.checks import GUARDS, RULES, Found, first_fault
@@ -21,12 +21,14 @@ from agentloupe.words.canonical import Json, digest, digest_bytes, loads
 from agentloupe.words.errors import Corrupt, Refused
 from agentloupe.words.event import Head
 from agentloupe.words.ledger import LEDGER_VERSION, ROWS, error_of
+from agentloupe.words.run import Coverage
 
 __all__ = ["REPORT_FORM", "Comparison", "LedgerReport", "compare", "judge", "read_report", "replay", "rules_digest"]
 
 REPORT_FORM: Final = "agentloupe.ledger.replay"
 """What a report calls itself; a salvage calls itself something else."""
 
+_COVERAGES: Final = get_args(Coverage)
 _SAME_EVIDENCE: Final = (
     *("run_id", "events_sha256", "receipts_sha256", "budget_sha256", "contract_sha256", "bodies_sha256"),
 )
@@ -122,7 +124,8 @@ def _coverage(found: Found) -> Json:
         payload = line["payload"]
         assert isinstance(payload, dict)
         if line["kind"] in {"run_started", "run_finished"} and "coverage" in payload:
-            coverage = payload["coverage"]
+            said = payload["coverage"]
+            coverage = said if said in _COVERAGES else "unknown"  # a report never holds what somebody else wrote
         if line["kind"] == "run_erased":
             coverage = "limited_replay"
     gone = not found.folder.has_bodies or found.missing
