@@ -52,9 +52,8 @@ _LISTS = {
 }
 
 
-def _filled(context: Context, count: int) -> SqliteStore:
-    context.say(f"making {count:,} rows")
-    store = context.store("listing")
+def filled(store: SqliteStore, count: int) -> SqliteStore:
+    """Puts so many copies of a run into a store, as lists see them."""
     run = recorded(store, model_and_tool, 20)
     assert store.run(run) is not None
     with closing(sqlite3.connect(store.path)) as conn:
@@ -69,7 +68,8 @@ def _filled(context: Context, count: int) -> SqliteStore:
 def measure(context: Context) -> Found:
     """Of each list the page that 19 of 20 are no slower than, then how many there are."""
     count = context.size(_RUNS, 2000)
-    store = _filled(context, count)
+    context.say(f"making {count:,} rows")
+    store = filled(context.store("listing"), count)
     found = Found()
     for name, wanted in _LISTS.items():
         times: list[float] = []

@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from agentloupe.server.metrics import HELP
+
 _TITLES = {
     "runs": "Runs",
     "steps": "Steps",
@@ -48,6 +50,10 @@ def api_page(document: Mapping[str, Any], made: str) -> str:
         if tag == "streams":
             parts.append(_STREAMS)
         parts += [_route(*route) for route in _routes(document, tag)]
+    figures = [(f"`{name}`", kind, said) for name, (kind, said) in HELP.items()]
+    parts.append(
+        f"## Figures for Prometheus\n\nWhat `/metrics` tells:\n\n{_table(('figure', 'type', 'meaning'), figures)}"
+    )
     parts.append("## Forms\n")
     parts += [_form(name, forms[name]) for name in sorted(forms) if not name.startswith(("HTTP", "Validation"))]
     return "\n".join(parts)

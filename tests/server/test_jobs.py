@@ -262,6 +262,13 @@ def test_the_dialog_is_filled_with_what_was_sent(client: TestClient, run: str) -
     assert own["command"].startswith("agentloupe worker")
     assert '"messages"' in found["request"]
     refused(client.get(f"/api/runs/{run}/fork?from=1"), 400, "not_llm")
+    refused(client.get(f"/api/runs/{run}/fork?from=the+middle"), 422, "asked_wrong")
+    headers = good(client.get(f"/api/runs/{run}/steps"))["items"]
+    assert [step["fork_reason_code"] for step in headers[:2]] == [None, "not_llm"]
+    start = good(client.get(f"/api/runs/{run}/fork?from=start"))
+    assert (start["at_start"], start["request"], start["kept"]) == (True, "{}", {"steps": 0, "answers": 0})
+    assert [engine["why_not_code"] for engine in start["engines"]] == ["start", "no_worker"]
+    assert {tool["name"] for tool in start["tools"]} >= {"get_weather", "calculate"}
 
 
 def test_jobs_are_listed_and_their_changes_are_told(client: TestClient, store: Store, run: str, model: Any) -> None:

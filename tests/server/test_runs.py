@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from agentloupe.engine.project import Projector
 from agentloupe.ports.protocols import Store
 from tests.made import Maker, weather_like
 from tests.server.answers import good, refused
@@ -141,3 +142,54 @@ def test_metrics_are_in_the_form_of_prometheus(client: TestClient, store: Store)
     names = {line.split("{")[0].split(" ")[0] for line in text.splitlines() if not line.startswith("#")}
     told = {line.split(" ")[2] for line in text.splitlines() if line.startswith("# TYPE")}
     assert {n.removesuffix("_bucket").removesuffix("_count").removesuffix("_sum") for n in names} == told
+
+
+def figures(client: TestClient) -> dict[str, float]:
+    text = client.get("/metrics").text
+    rows = [line.rpartition(" ") for line in text.splitlines() if not line.startswith("#")]
+    return {name: float(value) for name, _, value in rows}
+
+
+def test_recent_runs_replays_and_appends_have_their_figures(client: TestClient, store: Store) -> None:
+    from agentloupe.ports.jobs import Job, Worker
+    from agentloupe.server.watched import watched
+    from agentloupe.store.owners import this_process
+    from agentloupe.store.sqlite import SqliteStore
+    from agentloupe.words.canonical import key_of
+    from agentloupe.words.errors import StoreFull
+    from tests.store.make import Author, at, call, dead_owner
+
+    app: Any = client.app
+    seen = watched(store, app.state.context.metrics)
+    lost = Author(seen, "lost", owner=dead_owner()).started()
+    lost.add(lost.scribe.opened(call("tool", "pay", {}, effect="write"), lost.place(), key_of("tool", "pay", {}), at()))
+    put(store, Maker("a", None, parent_run_id="lost", forked_from_step=0).finish())
+    assert isinstance(store, SqliteStore)
+    me = Worker(id="w", owner=this_process())
+    for verdict, consumed in (("passed", 4), ("diverged", 1)):
+        job = store.jobs.add(Job(id=f"job-{verdict}", kind="replay", spec={}, runs=(), parent="a"))
+        assert store.jobs.take(me, [""])
+        said: Any = {"verdict": verdict, "consumed": consumed, "events": 4, "code": "abc-dirty"}
+        said["divergence"] = {"kind": "extra"} if verdict == "diverged" else None
+        store.jobs.tell(job.id, "w", status="done", result=said)
+    found = figures(client)
+    assert found["loupe_recent_runs"] == 2
+    assert found["loupe_recent_runs_without_snapshot"] == 2
+    assert found["loupe_recent_effects_without_receipt"] == 1
+    assert (found["loupe_recent_forks"], found["loupe_recent_fork_misses"]) == (1, 0)
+    assert found['loupe_replays{verdict="passed",code="abc-dirty"}'] == 1
+    assert found['loupe_replays{verdict="diverged",code="abc-dirty"}'] == 1
+    assert found['loupe_replay_divergence_position_bucket{le="0.25"}'] == 1
+    assert found['loupe_replay_divergence_position_bucket{le="0.1"}'] == 0
+    assert found["loupe_event_append_seconds_count"] >= 2
+    assert found["loupe_event_appends_failed_total"] == 0
+
+    class Full:
+        def append(self, *_: object) -> None:
+            raise StoreFull("full")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store, "start", lambda *_, **__: Full())
+        with pytest.raises(StoreFull):
+            seen.start("b", Projector, owner=this_process()).append([])
+    assert figures(client)["loupe_event_appends_failed_total"] == 1

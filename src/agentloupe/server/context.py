@@ -33,7 +33,8 @@ class Context:
         page: the folder of the built page, if there is one.
         verdicts: of runs that were verified: whether the evidence is whole.
         comparisons: the last ones, by both ids.
-        metrics: of requests.
+        looked_at: of recent runs: whether they have a snapshot, and effects without an outcome.
+        metrics: of requests and appends.
         jobs: the table of jobs, where the store has one.
         closing: set when the server is told to stop.
     """
@@ -44,6 +45,7 @@ class Context:
     reader: Reader = field(init=False)
     verdicts: Kept[bool] = field(default_factory=lambda: Kept[bool](_VERDICTS))
     comparisons: Kept[Comparison] = field(default_factory=lambda: Kept[Comparison](_ROWS))
+    looked_at: Kept[tuple[bool, int]] = field(default_factory=lambda: Kept[tuple[bool, int]](_VERDICTS))
     metrics: Metrics = field(default_factory=Metrics)
     jobs: Jobs | None = None
     closing: threading.Event = field(default_factory=threading.Event)

@@ -84,16 +84,17 @@ def _header(opened: Opened, step: Step, flags: Flags) -> dict[str, Any]:
         "prompt_changed": step.idx in flags.prompt,
         "tools_changed": step.idx in flags.tools,
         "forkable": why is None,
-        "fork_reason": why,
+        "fork_reason": None if why is None else why[1],
+        "fork_reason_code": None if why is None else why[0],
     }
 
 
-def fork_reason(run: Run, step: Step) -> str | None:
-    """Why no fork can start at a step, as far as its header tells; `None` where one can."""
+def fork_reason(run: Run, step: Step) -> tuple[str, str] | None:
+    """Why no fork can start at a step, as far as its header tells: a stable word and a sentence; `None` where one can."""
     if step.kind != "llm":
-        return "a fork starts at a model step: what a tool was asked for was decided there"
+        return "not_llm", "a fork starts at a model step: what a tool was asked for was decided there"
     if run.erased:
-        return "the run was deleted; its requests are gone"
+        return "deleted", "the run was deleted; its requests are gone"
     if step.partial is not None:
-        return f"the stored request is not complete: {step.partial}"
-    return None if step.input_digest is not None else "the request was not recorded"
+        return "cut_request", f"the stored request is not complete: {step.partial}"
+    return None if step.input_digest is not None else ("no_request", "the request was not recorded")

@@ -16,6 +16,7 @@ from agentloupe.ports.protocols import Store
 from agentloupe.ports.settings import Settings
 from agentloupe.server.app import make_app
 from agentloupe.server.context import Context
+from agentloupe.server.watched import watched
 from agentloupe.store.owners import this_process
 from agentloupe.store.sqlite import SqliteStore
 from agentloupe.verbs.working import Workbench
@@ -60,7 +61,7 @@ def serve(store: Store, settings: Settings, *, host: str, port: int, token: str,
     config = uvicorn.Config(
         app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=_GRACE
     )
-    with listening, _embedded(store):
+    with listening, _embedded(store, app.state.context):
         ready(f"http://{shown}:{at}/?token={quote(token)}")
         try:
             _Server(config, app.state.context).run(sockets=[listening])
@@ -69,13 +70,13 @@ def serve(store: Store, settings: Settings, *, host: str, port: int, token: str,
 
 
 @contextmanager
-def _embedded(store: Store) -> Generator[None]:
+def _embedded(store: Store, context: Context) -> Generator[None]:
     """The server's own worker: for work that needs no code of the user's."""
     if not isinstance(store, SqliteStore):
         yield
         return
     worker = Worker(id=f"server-{random_hex(8)}", owner=this_process())
-    with Workbench(store, store.jobs, worker).working():
+    with Workbench(watched(store, context.metrics), store.jobs, worker).working():
         yield
 
 

@@ -16,6 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from agentloupe.ports.protocols import Opening
+from agentloupe.ports.settings import find_root
 from agentloupe.verbs.instrument import declared_tools
 from agentloupe.words.canonical import digest, digest_bytes
 from agentloupe.words.jsontext import Json
@@ -112,6 +113,14 @@ def _git(root: Path) -> Json:
         if change is not None and len(change) <= _LARGE:
             known["changes_digest"] = digest_bytes(status + b"\0" + change)
     return known
+
+
+def code_version() -> str:
+    """The commit that this process runs on, `-dirty` where there is more; `unknown` outside of a repository."""
+    known = _git(find_root())
+    if not isinstance(known, dict):
+        return "unknown"
+    return f"{str(known['commit'])[:12]}{'-dirty' if known['dirty'] else ''}"
 
 
 def _ask_git(root: Path, *words: str) -> bytes | None:

@@ -275,6 +275,7 @@ class _Doing:
 
     def _replay(self) -> Json:
         from agentloupe.verbs.replaying import replay
+        from agentloupe.verbs.snapshot import code_version
 
         spec, agent = self.job.spec, self._agent()
         level = cast("Literal['flow', 'state', 'content']", spec.get("level") or "content")
@@ -286,7 +287,7 @@ class _Doing:
                 level=level,
                 until_failure=spec.get("until_failure") is True,
             )
-        return cast("Json", report.as_json())
+        return {**report.as_json(), "code": code_version()}
 
     def _resume(self) -> Json:
         from agentloupe.verbs.resuming import resume

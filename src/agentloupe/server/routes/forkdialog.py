@@ -38,22 +38,22 @@ _READS: Final = ("cassette", "live", "stub", "human")
 
 
 @router.get("/runs/{run_id}/fork", response_model=ForkDialog)
-def fork_dialog(here: Here, run_id: RunId, from_: Annotated[int, Query(alias="from", ge=0, le=2**31 - 1)]) -> Response:
-    """Everything that the dialog of a fork is filled with."""
+def fork_dialog(
+    here: Here,
+    run_id: RunId,
+    from_: Annotated[str, Query(alias="from", pattern="^(start|[0-9]{1,9})$", description="A model step, or `start`.")],
+) -> Response:
+    """Everything that the dialog of a fork is filled with. From the start only the agent's own code is run, so there is no request."""
     opened = here.reader.open(run_id)
-    step = model_step(opened, from_)
-    why = fork_reason(opened.run, step)
-    if why is not None:
-        raise ForkRefused(f"step {from_} of {run_id}: {why}", reason="cut_request")
-    request = opened.bodies().body(step.input_digest)
+    at, request, form = _place(opened, from_)
     whole = request if isinstance(request, dict) else {}
-    form = _form(opened, step, whole)
     temperature = whole.get("temperature")
     prompt = instructions_of(whole)
     return reply(
         {
             "run_id": run_id,
-            "from_step": from_,
+            "from_step": at or 0,
+            "at_start": at is None,
             "request": dumps(request).decode("utf-8", "backslashreplace"),
             "form": form,
             "system_prompt": prompt if isinstance(prompt, str) else _system_text(whole) if prompt is not None else None,
@@ -61,9 +61,9 @@ def fork_dialog(here: Here, run_id: RunId, from_: Annotated[int, Query(alias="fr
             "temperature": temperature if isinstance(temperature, int | float) else None,
             "parameters": {name: value for name, value in whole.items() if name not in _APART},
             "tools": _tools(opened.steps, whole),
-            "engines": _engines(here, opened, form),
+            "engines": _engines(here, opened, form, at),
             "endpoints": _endpoints(here),
-            "kept": _kept(opened.steps, from_),
+            "kept": _kept(opened.steps, at or 0),
             "cautions": cautions(whole, whole, (), form),
             "server_held": server_held(whole),
             "live_known": [
@@ -71,6 +71,18 @@ def fork_dialog(here: Here, run_id: RunId, from_: Annotated[int, Query(alias="fr
             ],
         }
     )
+
+
+def _place(opened: Opened, asked: str) -> tuple[int | None, Json, Form | None]:
+    """The step that a fork starts from with its request and its form; none of them at the start."""
+    if asked == "start":
+        return None, {}, None
+    step = model_step(opened, int(asked))
+    why = fork_reason(opened.run, step)
+    if why is not None:
+        raise ForkRefused(f"step {step.idx} of {opened.run.id}: {why[1]}", reason=why[0])
+    request = opened.bodies().body(step.input_digest)
+    return step.idx, request, _form(opened, step, request if isinstance(request, dict) else {})
 
 
 def _form(opened: Opened, step: Step, request: Mapping[str, Json]) -> Form | None:
@@ -125,22 +137,29 @@ def _tools(steps: Sequence[Step], request: Mapping[str, Json]) -> list[dict[str,
     return found
 
 
-def _engines(here: Context, opened: Opened, form: Form | None) -> list[dict[str, Any]]:
+def _engines(here: Context, opened: Opened, form: Form | None, at: int | None) -> list[dict[str, Any]]:
     run = opened.run
-    unspoken = None if form in DIALECTS else f"the generic loop does not speak the form {form!r}"
+    generic: tuple[str, str] | None = None
+    if at is None:
+        generic = "start", "only the agent's own code begins at the start"
+    elif form not in DIALECTS:
+        generic = "form", f"the generic loop does not speak the form {form!r}"
     worker = worker_of(here, run.agent) if here.jobs is not None else None
     imported = run.engine == "imported"
-    why_not = "it is an import: its code is not here" if imported else f"no worker has the agent {run.agent!r}"
-    own: dict[str, Any] = {"engine": "own", "agent": run.agent, "worker": worker, "available": worker is not None}
-    generic: dict[str, Any] = {"engine": "generic", "agent": None, "worker": None, "available": unspoken is None}
-    return [
-        {**generic, "why_not": unspoken, "command": None},
-        {
-            **own,
-            "why_not": None if worker is not None else why_not,
-            "command": None if worker is not None or imported else command_for(here, run),
-        },
-    ]
+    own: tuple[str, str] | None = None
+    if worker is None:
+        own = "no_worker", f"no worker has the agent {run.agent!r}"
+        own = ("imported", "it is an import: its code is not here") if imported else own
+    command = None if worker is not None or imported else command_for(here, run)
+    return [_engine("generic", None, None, generic, None), _engine("own", run.agent, worker, own, command)]
+
+
+def _engine(
+    engine: str, agent: str | None, worker: str | None, why_not: tuple[str, str] | None, command: str | None
+) -> dict[str, Any]:
+    code, said = why_not or (None, None)
+    row = {"engine": engine, "agent": agent, "worker": worker, "available": why_not is None}
+    return {**row, "why_not": said, "why_not_code": code, "command": command}
 
 
 def _settings(here: Context) -> Settings:

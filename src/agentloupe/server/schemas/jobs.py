@@ -235,6 +235,9 @@ class EngineRow(Document):
     worker: str | None
     available: bool
     why_not: str | None
+    why_not_code: str | None = Field(
+        description="The same as a stable word: `no_worker`, `imported`, `form`, `start` (only own code begins at the start)."
+    )
     command: str | None = Field(description="What to type where it is not available.")
 
 
@@ -258,7 +261,8 @@ class ForkDialog(Document):
     """What the dialog needs to know before a fork."""
 
     run_id: str
-    from_step: int
+    from_step: int = Field(description="Index of the model step; 0 at the start.")
+    at_start: bool = Field(description="From the start of the run: own code only, and there is no request.")
     request: str = Field(description="The recorded request as JSON text, exact.")
     form: str | None
     system_prompt: str | None

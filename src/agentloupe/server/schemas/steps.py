@@ -42,6 +42,9 @@ class StepHeader(Document):
     tools_changed: bool
     forkable: bool
     fork_reason: str | None = Field(description="Why no fork can start here.")
+    fork_reason_code: str | None = Field(
+        description="The same as a stable word: `not_llm`, `deleted`, `cut_request`, `no_request`."
+    )
 
 
 class StepPage(Page[StepHeader]):
