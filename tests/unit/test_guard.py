@@ -16,6 +16,7 @@ import pytest
 
 from agentloupe.engine import guard
 from agentloupe.engine.guard import KEYS, Leak, placeholder_keys, sealed_off, unshare_command, without_credentials
+from agentloupe.verbs import patience
 from agentloupe.verbs.instrument import as_agent
 from agentloupe.verbs.isolated import replay_code
 from agentloupe.verbs.replaying import replay
@@ -271,6 +272,27 @@ def test_a_child_that_sleeps_or_computes_longer_than_the_patience_is_waited_for(
         timeout=60,
     )
     assert report.verdict == "pass", report.text()
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="needs Linux")
+def test_a_thread_that_waits_for_a_processor_only_does_not_stand_still() -> None:
+    over = threading.Event()
+
+    def works() -> None:
+        while not over.is_set():
+            pass
+
+    rests = threading.Thread(target=over.wait)
+    rests.start()
+    assert not all(patience._wants_a_processor() for _ in range(1000))
+    thread = threading.Thread(target=works)
+    thread.start()
+    try:
+        assert any(patience._wants_a_processor() for _ in range(1000))
+    finally:
+        over.set()
+        thread.join()
+        rests.join()
 
 
 @pytest.mark.slow

@@ -196,4 +196,6 @@ def _python_name(frame: FrameType) -> str:
     code = frame.f_code
     if code.co_qualname == "Mapping.get" and frame.f_locals.get("self") is os.environ:
         return "os.environ.get"
-    return f"{cast('str', frame.f_globals.get('__name__', ''))}.{code.co_qualname}"
+    module = cast("str", frame.f_globals.get("__name__", ""))
+    module = "pathlib" if module.startswith("pathlib.") else module  # a package of several files since Python 3.13
+    return f"{module}.{code.co_qualname}"
