@@ -205,14 +205,18 @@ def test_a_refused_write_is_on_the_record_when_the_store_comes_back(monkeypatch:
     opener = RecordOpener(store, settings=Settings(root=Path.cwd(), db="unused"))  # type: ignore[arg-type]
     with ambient.opening_with(opener), loupe.recording("r"):
         look("before")
-        store.first, store.last = store.operations + 1, store.operations + 2
+        drawn = loupe.random()
+        store.first, store.last = store.operations + 2, store.operations + 3
         with pytest.raises(EffectRefused):
             pay(1)
         look("after")
     run = run_of(store)
     steps = store.steps(run.id)
-    assert [(s.name, s.status) for s in steps[1:]] == [("look", "ok"), ("pay", "denied"), ("look", "ok")]
-    assert store.recording(run.id).body(steps[2].input_digest) == {"amount": 1}
+    said = [(s.name, s.status) for s in steps[1:]]
+    assert said == [("look", "ok"), ("random", "ok"), ("pay", "denied"), ("look", "ok")]
+    recording = store.recording(run.id)
+    assert recording.body(steps[3].input_digest) == {"amount": 1}
+    assert recording.body(steps[2].output_digest) == drawn, "what waited is kept where the write is refused"
 
 
 def test_a_place_where_no_store_can_be_made(workdir: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -43,8 +43,10 @@ class Book:
 
     def append(self, entry: Entry, *, hold: bool = True, last: bool = False) -> bool:
         """Appends an entry after everything that is held. `False`: it is not stored (yet)."""
-        if self._waiting:
+        if self._waiting and hold:
             entry = entries([*self._made(_WAITING), entry])
+        elif self._waiting:
+            self._append(entries(self._made(_WAITING)))  # apart: it stays where the entry is refused
         return self._append(entry, hold=hold, last=last)
 
     def wait(self, entry: Entry | Callable[[], Entry]) -> None:
