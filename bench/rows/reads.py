@@ -48,7 +48,12 @@ def measure(context: Context) -> Found:
     bare = taken["bare"]
     found = Found()
     for name, target, what, note in (
-        ("burst", 30.0, f"bursts of {_BURST:,}", "in the program's own thread; they are written by a thread beside it"),
+        (
+            "burst",
+            30.0,
+            f"bursts of {_BURST:,}",
+            "in the program's own thread; their events are made and written by a thread beside it",
+        ),
         ("sustained", 100.0, f"{sustained:,} without a pause, all written", "clock, random and uuid by turns"),
     ):
         added = taken[name]
