@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 
 from agentloupe.cli.app import run as cli
+from agentloupe.engine.ledger import checks as checking
 from agentloupe.engine.ledger.report import replay
 from agentloupe.importers.ledger_folder import open_ledger
 from agentloupe.verbs.ledger import write_files
@@ -256,6 +258,26 @@ def test_a_report_can_go_elsewhere(folder: Path, tmp_path: Path) -> None:
         folder.chmod(0o700)
     assert json.loads((tmp_path / "r.json").read_text())["state"] == "retrying"
     assert "replay_report.json" not in files_below(folder)
+
+
+def test_each_line_is_linked_once_and_folded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The work of a replay grows with the ledger, and a fold is not begun anew for each check, line or attempt."""
+    calls = [call("allowed", "started", name=f"c{n}") + attempt(n + 2) for n in range(300)]
+    contract = {**CONTRACT, "checks": [{"name": f"k{n}", "required": True} for n in range(300)]}
+    checks = [one("check_finished", name=f"k{n}", passed=True) for n in range(300)]
+    story = START + [event for part in (*calls, *checks) for event in part]
+    files = told(story, budget=dict.fromkeys(BUDGET), contract=contract, bodies=None)
+    done: Counter[str] = Counter()
+    for place, name in ((checking.Reducer, "add"), (checking, "link_bytes"), (checking, "_step_of_call")):
+        real = getattr(place, name)
+
+        def counted(*args: Any, real: Any = real, name: str = name) -> Any:
+            done[name] += 1
+            return real(*args)
+
+        monkeypatch.setattr(place, name, counted)
+    assert replay(in_memory(files)).fields["state"] == "interrupted"
+    assert set(done.values()) == {len(story)}
 
 
 # --- comparing --------------------------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ def opened(path: Path) -> Generator[BinaryIO]:
     except (FileNotFoundError, NotADirectoryError) as missing:
         raise NotFound(f"there is no file {path}") from missing
     except IsADirectoryError as folder:
-        raise UsageError(f"{path} is a folder, not a file") from folder
+        raise UsageError(f"{path} is a folder, not a file", hint="`ledger import` takes over a folder") from folder
     except OSError as wrong:
         raise _unreadable(path, wrong) from wrong
     with file:

@@ -98,6 +98,7 @@ class Reducer:
         self.refused: str | None = None
         self.passed_limit: str | None = None
         self.ended = False
+        self._required = contract.required
         self._open: set[str] = set()
         self._asked: set[str] = set()
         self._passed: set[str] = set()
@@ -174,7 +175,7 @@ class Reducer:
         return "begin" if kind == "run_started" else None
 
     def _judged(self, name: str, passed: Json) -> str | None:
-        if not self.contract.binds(name):
+        if self.contract.checks is not None and name not in self._required:
             return None
         if passed is None:
             return "ask"
@@ -185,7 +186,7 @@ class Reducer:
             return "retry" if most is None or max(self.attempts, 1) < most else "exhaust"
         self._passed.add(name)
         self._failed.discard(name)
-        return "pass_all" if self.contract.required <= self._passed and not self._failed else "pass"
+        return "pass_all" if self._required <= self._passed and not self._failed else "pass"
 
     def _begun(self, attempt: Json) -> str | None:
         """Attempts are numbered from 1; a recorder that begins to count at the second one is right, too."""

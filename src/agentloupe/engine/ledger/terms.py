@@ -95,10 +95,6 @@ class Contract:
         """Names of the checks that have to pass."""
         return frozenset(name for name, required in (self.checks or {}).items() if required)
 
-    def binds(self, check: str) -> bool:
-        """Whether what this check finds decides about the run."""
-        return self.checks is None or check in self.required
-
 
 def is_count(value: object) -> TypeGuard[int]:
     """A whole number, 0 or more, of at most 63 bits (whatever is longer is no count, and too long to print); no boolean."""
