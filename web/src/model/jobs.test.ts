@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import type { Job, Workers } from '../api/types';
-import { lacksWorker, outcomeOf, quoted, workerCommand } from './jobs';
+import type { Job } from '../api/types';
+import { outcomeOf, quoted, workerCommand } from './jobs';
 
 const FORK = {
   kind: 'fork',
@@ -34,20 +34,12 @@ describe('what came of a job', () => {
   });
 });
 
-describe('workers', () => {
-  const workers = { items: [{ agents: ['desk'] }] } as unknown as Workers;
-
-  it('are missed only by what waits for them', () => {
-    expect(lacksWorker({ status: 'queued', agent: 'other' }, workers)).toBe(true);
-    expect(lacksWorker({ status: 'queued', agent: 'desk' }, workers)).toBe(false);
-    expect(lacksWorker({ status: 'running', agent: 'other' }, workers)).toBe(false);
-    expect(lacksWorker({ status: 'queued', agent: null }, workers)).toBe(false);
-  });
-
-  it('are started by a command that text of a run cannot extend', () => {
+describe('a command', () => {
+  it('is not extended by text of a run', () => {
+    expect(quoted('my_app.agents:desk')).toBe('my_app.agents:desk');
+    expect(quoted("x; rm -rf '~'")).toBe(`'x; rm -rf '"'"'~'"'"''`);
     expect(workerCommand('my_app.agents:desk')).toBe('agentloupe worker my_app.agents:desk');
     expect(workerCommand(undefined)).toBe('agentloupe worker MODULE');
-    expect(workerCommand("x; rm -rf '~'")).toBe(`agentloupe worker 'x; rm -rf '"'"'~'"'"''`);
     expect(quoted('a\nb')).toBe("'a\nb'");
   });
 });

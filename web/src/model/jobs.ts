@@ -1,4 +1,4 @@
-import type { Job, Workers } from '../api/types';
+import type { Job } from '../api/types';
 
 /** Where what came of a job is seen: two runs side by side, several summed up, or the report of a replay. */
 export type Outcome =
@@ -14,12 +14,6 @@ export function outcomeOf(job: Pick<Job, 'kind' | 'status' | 'parent' | 'run_ids
   if (only === undefined || job.progress.runs === 0) return null;
   if (more.length === 0) return { see: 'compare', a: job.parent, b: only };
   return { see: 'summary', runs: [job.parent, ...job.run_ids] };
-}
-
-/** Whether a job waits for code that no worker has. */
-export function lacksWorker(job: Pick<Job, 'status' | 'agent'>, workers: Workers): boolean {
-  if (job.status !== 'queued' || job.agent === null) return false;
-  return !workers.items.some(worker => worker.agents.includes(job.agent ?? ''));
 }
 
 /** The command that starts a worker with the code of a run, as far as its recording tells. It is shown, never run. */

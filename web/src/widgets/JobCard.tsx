@@ -7,7 +7,7 @@ import { jsonText, parseJson } from '../base/json';
 import { useWords } from '../base/words';
 import { Failure } from './states';
 import { Status, Tag } from './tags';
-import { RunText } from './text';
+import { Command, RunText } from './text';
 
 const GOING = ['queued', 'running', 'waiting', 'rate_limited'];
 
@@ -69,10 +69,30 @@ export function JobCard({ job, children }: JobCardProps) {
           {note}
         </p>
       ))}
+      {job.lacks && <Lacking job={job} lacks={job.lacks} />}
       {job.question && <Asking key={job.question.id} job={job} question={job.question} />}
       {stop.isError && <Failure error={stop.error} />}
       {children}
     </article>
+  );
+}
+
+interface LackingProps {
+  readonly job: Job;
+  readonly lacks: NonNullable<Job['lacks']>;
+}
+
+/** A job whose worker is not there: what to type. */
+function Lacking({ job, lacks }: LackingProps) {
+  const { t } = useWords();
+  return (
+    <section className="lacking" role="status">
+      <p>
+        <b>{job.agent === null ? <RunText>{lacks.message}</RunText> : t('jobs.noWorker', { agent: job.agent })}</b>{' '}
+        <span className="t2">{t('jobs.noWorkerSay')}</span>
+      </p>
+      {lacks.command && <Command>{lacks.command}</Command>}
+    </section>
   );
 }
 

@@ -1,16 +1,15 @@
 import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { getRouteApi, Link, useNavigate } from '@tanstack/react-router';
-import { address, get, path } from '../../api/client';
+import { get, path } from '../../api/client';
 import { useStream } from '../../api/stream';
-import type { EventEnvelope, Job, Page, Workers } from '../../api/types';
+import type { Job } from '../../api/types';
 import { duration, moment, zone } from '../../base/format';
 import type { Hint } from '../../base/keys';
 import { useWords } from '../../base/words';
-import { lacksWorker, workerCommand } from '../../model/jobs';
 import { isGoing, JobCard } from '../../widgets/JobCard';
 import { Finder, Foot } from '../../widgets/slots';
 import { Failure, Loading } from '../../widgets/states';
-import { Command, RunText } from '../../widgets/text';
+import { RunText } from '../../widgets/text';
 import { Links } from './Links';
 
 const route = getRouteApi('/jobs/$id');
@@ -55,7 +54,6 @@ export function JobPage() {
             <Links job={job} />
           </JobCard>
           <Facts job={job} />
-          <Waiting job={job} />
         </div>
       )}
       <Foot hints={HINTS} />
@@ -84,35 +82,6 @@ function Facts({ job }: { readonly job: Job }) {
         <dt>{t('jobs.took')}</dt>
         <dd>{duration(took, language) ?? t('jobs.notYet')}</dd>
       </dl>
-    </section>
-  );
-}
-
-const LOOK = 3000;
-
-/** A job that waits for code that no worker has: what to type. */
-function Waiting({ job }: { readonly job: Job }) {
-  const { t } = useWords();
-  const waits = job.status === 'queued' && job.agent !== null;
-  const workers = useQuery({
-    queryKey: ['workers'],
-    queryFn: ({ signal }) => get<Workers>('/api/workers', signal),
-    enabled: waits,
-    refetchInterval: LOOK,
-  });
-  const start = useQuery({
-    queryKey: ['events', job.parent, 'first'],
-    queryFn: ({ signal }) =>
-      get<Page<EventEnvelope>>(address(path`/api/runs/${job.parent}/events`, { limit: 1 }), signal),
-    enabled: waits,
-  });
-  if (!waits || !workers.data || !lacksWorker(job, workers.data)) return null;
-  return (
-    <section className="box pad" role="status">
-      <p>
-        <b>{t('jobs.noWorker', { agent: job.agent ?? '' })}</b> <span className="t2">{t('jobs.noWorkerSay')}</span>
-      </p>
-      <Command>{workerCommand(start.data?.items[0]?.attrs['entry'])}</Command>
     </section>
   );
 }
