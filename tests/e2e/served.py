@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Generator
@@ -12,30 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Page, expect
 
 from agentloupe.server.app import PAGE
+from bench.browser import browsing, chromium
 from tests.support import ROOT
 
 __all__ = ["AXE", "Served", "browsing", "chromium", "missing", "serving"]
 
 AXE: Final = ROOT / "web" / "node_modules" / "axe-core" / "axe.min.js"
-_NAMES: Final = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-_FLAGS: Final = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
-
-
-def chromium() -> str | None:
-    """The browser that is installed: the one that `CHROMIUM` names, else the first of the usual names."""
-    named = os.environ.get("CHROMIUM")
-    return named or next((found for name in _NAMES if (found := shutil.which(name))), None)
 
 
 def missing() -> str | None:
@@ -45,15 +29,6 @@ def missing() -> str | None:
     if not (PAGE / "index.html").is_file():
         return "needs the built page (make page)"
     return None
-
-
-@contextmanager
-def browsing() -> Generator[Browser]:
-    """The installed Chromium, without a window."""
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium(), args=list(_FLAGS))
-        yield browser
-        browser.close()
 
 
 @dataclass

@@ -238,6 +238,7 @@ export const en = {
   'run.column': 'one column is {n} steps, height is tokens, strong is model',
   'run.minimap': 'Map of the run',
   'run.transcript': 'Transcript',
+  'run.stepsGone': 'The steps of this run went with what they held.',
   'run.noSteps': 'This run has no steps yet.',
   'run.findPlaceholder': 'Find in this run',
   'run.find': 'Find in this run',

@@ -233,6 +233,7 @@ export const zh = {
   'run.column': '每列 {n} 步，高度为词元数，深色为模型',
   'run.minimap': '运行全图',
   'run.transcript': '对话记录',
+  'run.stepsGone': '此运行的步骤已随其内容一并删除。',
   'run.noSteps': '此运行还没有步骤。',
   'run.findPlaceholder': '在运行中查找',
   'run.find': '在运行中查找',

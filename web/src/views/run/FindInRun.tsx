@@ -1,4 +1,4 @@
-import { useQuery } from '@tanstack/react-query';
+import { useInfiniteQuery } from '@tanstack/react-query';
 import { useEffect, useState } from 'react';
 import { address, get, path } from '../../api/client';
 import type { RunDetail, Search } from '../../api/types';
@@ -37,12 +37,21 @@ interface FoundProps {
 function Found({ run, text, onStep, onClose }: FoundProps) {
   const { t } = useWords();
   const [at, setAt] = useState(-1);
-  const found = useQuery({
+  const found = useInfiniteQuery({
     queryKey: ['run', run.id, 'search', text],
-    queryFn: ({ signal }) =>
-      get<Search>(address(path`/api/runs/${run.id}/search`, { q: text, first: 0, limit: HITS }), signal),
+    queryFn: ({ pageParam, signal }) =>
+      get<Search>(address(path`/api/runs/${run.id}/search`, { q: text, first: pageParam, limit: HITS }), signal),
+    initialPageParam: 0,
+    getNextPageParam: last => last.next,
   });
-  const hits = found.data?.items ?? [];
+  const hits = found.data?.pages.flatMap(page => page.items) ?? [];
+  const looked = found.data?.pages.at(-1);
+  // The server looks for a moment only, so that a long run holds up nobody: it is asked to go on.
+  const { hasNextPage, isFetching, isError, fetchNextPage } = found;
+  const goesOn = hasNextPage && !isFetching && !isError && hits.length < HITS;
+  useEffect(() => {
+    if (goesOn) void fetchNextPage();
+  }, [goesOn, fetchNextPage]);
   const go = (by: number) => {
     if (!hits.length) return;
     const next = (at + by + hits.length) % hits.length;
@@ -60,11 +69,11 @@ function Found({ run, text, onStep, onClose }: FoundProps) {
   const hit = hits[at];
   return (
     <div className="found" role="status">
-      {found.data && (
+      {looked && (
         <b>
-          {hits.length
-            ? t('run.hits', { q: text, n: hits.length, scanned: found.data.scanned, of: found.data.of })
-            : t('run.noHits', { q: text, of: found.data.of })}
+          {hits.length || looked.next !== null
+            ? t('run.hits', { q: text, n: hits.length, scanned: looked.scanned, of: looked.of })
+            : t('run.noHits', { q: text, of: looked.of })}
         </b>
       )}
       {found.isError && <span className="st error">{found.error.message}</span>}

@@ -220,7 +220,8 @@ function Totals({ run }: { readonly run: RunDetail }) {
         </b>
       </span>
       <span>
-        {t('run.total.time')} <b>{duration(run.seconds, language) ?? t('run.stillRunning')}</b>
+        {t('run.total.time')}{' '}
+        <b>{duration(run.seconds, language) ?? (run.status === 'interrupted' ? <Unknown /> : t('run.stillRunning'))}</b>
       </span>
       <span title={run.cost ?? undefined}>
         {t('run.total.cost')}{' '}

@@ -64,7 +64,7 @@ export function Transcript({ run, step, asked, onStep, onTab, onView }: Transcri
     <section className="pane tx" aria-label={t('run.transcript')} ref={pane} id="transcript" tabIndex={-1}>
       {cards.error && <Failure error={cards.error} again={cards.again} />}
       {cards.total === undefined && !cards.error && <Loading what={t('run.transcript')} rows={9} />}
-      {cards.total === 0 && <p className="state t2">{t('run.noSteps')}</p>}
+      {cards.total === 0 && <p className="state t2">{t(run.erased ? 'run.stepsGone' : 'run.noSteps')}</p>}
       <CardContext value={context}>
         <div className="rows" style={{ height: rows.getTotalSize() }}>
           {items.map(item => {

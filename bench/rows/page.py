@@ -1,0 +1,101 @@
+"""The page in a real browser: a 10,000-step run opened, and scrolled from its first card to its last."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from agentloupe.server.app import PAGE
+from bench.agents import model_and_tool, recorded
+from bench.browser import browsing, chromium
+from bench.context import Context
+from bench.figures import Figure, Found
+from bench.rows.request import STEPS
+from bench.runner import NOT_INSTALLED
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+TASK: Final = "RunTask"
+"""What Chromium calls a task of a thread in a trace."""
+_WHEEL: Final = 40
+
+
+@contextmanager
+def _serving(database: Path) -> Generator[str]:
+    """A server as a person starts it; its address, with the token."""
+    argv = [sys.executable, "-m", "agentloupe", "serve", "--no-browser", "--port", "0", "--db", str(database)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield process.stdout.readline().split()[-1]
+        finally:
+            process.kill()
+
+
+def _opened(page: Page, address: str, run: str) -> float:
+    """Milliseconds from asking for the address to the first card of the transcript, by the clock of the page."""
+    root, _, token = address.partition("/?")
+    page.goto(f"{root}/runs/{run}?{token}")
+    shown = page.wait_for_function("document.querySelector('#transcript article') && performance.now()")
+    return float(shown.json_value())
+
+
+def _longest(browser: Browser, page: Page) -> float:
+    """Milliseconds of processor time of the longest task of the page's main thread while it is scrolled to its end."""
+    page.locator("#transcript").hover()
+    browser.start_tracing(page=page, categories=["toplevel", "disabled-by-default-devtools.timeline", "__metadata"])
+    for _ in range(_WHEEL):
+        page.mouse.wheel(0, 1200)
+        page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    page.keyboard.press("End")
+    page.wait_for_function("document.querySelector('#transcript').scrollTop > 100000")
+    trace: list[dict[str, Any]] = json.loads(browser.stop_tracing())["traceEvents"]
+    names = {(e["pid"], e["tid"]): e["args"]["name"] for e in trace if e["name"] == "thread_name"}
+    tasks = [
+        e.get("tdur", e["dur"])
+        for e in trace
+        if e["name"] == TASK and "dur" in e and names.get((e["pid"], e["tid"])) == "CrRendererMain"
+    ]
+    assert len(tasks) > _WHEEL, "the trace holds no tasks of the page"
+    return max(tasks) / 1e3
+
+
+def measure(context: Context) -> Found:
+    """A run that nobody has looked at yet; a browser of its own for each repetition."""
+    steps = context.size(STEPS, 1000)
+    if chromium() is None or not (PAGE / "index.html").is_file():
+        context.say(f"a browser, or the built page, is {NOT_INSTALLED}: the page is not measured")
+        return Found()
+    context.say(f"recording a run of {steps:,} steps")
+    store = context.store("page")
+    run = recorded(store, model_and_tool, steps, new=200)
+    opened: list[float] = []
+    longest: list[float] = []
+    with _serving(Path(store.path)) as address:
+        for _ in range(context.few):
+            with browsing() as browser:
+                page = browser.new_page(viewport={"width": 1440, "height": 900}, bypass_csp=True)
+                opened.append(_opened(page, address, run))
+                longest.append(_longest(browser, page))
+    found = Found()
+    for name, taken, target, note in (
+        ("opened, to its first card", opened, 1000.0, "in a new browser, by the clock of the page"),
+        ("scrolled, its longest task", longest, 50.0, "processor time of one task of the main thread, from a trace"),
+    ):
+        figure = Figure(
+            row="page",
+            name=f"{steps:,} steps {name}",
+            unit="ms",
+            measured=min(taken),
+            median=sorted(taken)[len(taken) // 2],
+            target=target,
+            note=note,
+        )
+        found.figures.append(figure)
+    return found
