@@ -97,6 +97,7 @@ def test_a_deleted_run_says_what_remains_and_what_is_off(page: Page, there: Serv
     expect(page.get_by_text("The steps of this run went with what they held.")).to_be_visible()
     expect(page.get_by_role("link", name="Fork from here")).to_have_count(0)
     there.show(page, f"/replays?run={troubled.deleted}")
+    expect(page.get_by_role("button", name="Replay")).to_have_accessible_description(re.compile("was deleted"))
     expect(page.get_by_role("button", name="Replay")).to_be_disabled()
     there.show(page, f"/runs/{troubled.deleted}/fork?from=3")
     expect(page.get_by_role("alert")).to_contain_text(troubled.deleted)
@@ -171,14 +172,15 @@ def test_a_file_that_is_too_large_is_refused_with_the_setting_to_change(page: Pa
     ("content", "said"),
     [
         ('\'{"format":"loupe","version":99,"form":"loupe-c9","run":"r","written_by":"x"}\\n\'', "newer"),
-        ('\'{"messages": [{"role": \'', "large|JSON|format|read"),
+        ('\'{"messages": [{"role": \'', "JSON|format|read"),
     ],
 )
 def test_a_file_that_cannot_be_read_says_why(page: Page, there: Served, content: str, said: str) -> None:
     """One of a newer version, and JSON that is no JSON."""
     there.show(page, "/runs")
     dropped(page, "odd.loupe", content)
-    expect(page.get_by_text(re.compile(f"odd.loupe.*({said})")).first).to_be_visible()
+    expect(page.get_by_role("alert").get_by_text(re.compile(f"odd.loupe: .*({said})"))).to_be_visible()
+    expect(page.get_by_text("0 runs imported")).to_be_visible()
 
 
 @pytest.mark.parametrize("repeat", [0, 4])
@@ -194,7 +196,4 @@ def test_a_draft_from_elsewhere_cannot_ask_for_no_fork_or_for_four(
     page.reload()
     expect(page.get_by_role("heading", name="Fork from step 3")).to_be_visible()
     start = page.get_by_role("button", name=re.compile(r"^Run \d"))
-    if start.is_enabled():
-        start.click()
-        expect(page.get_by_role("alert").or_(page.get_by_role("article", name=re.compile("^fork ")))).to_be_visible()
-    expect(page.get_by_role("article", name=re.compile("^fork "))).to_have_count(0)
+    expect(start).to_be_disabled()

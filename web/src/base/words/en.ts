@@ -96,6 +96,7 @@ export const en = {
   'runs.live': 'live updates',
   'runs.import': 'Import…',
   'runs.importing': ['Importing {n} file…', 'Importing {n} files…'],
+  'runs.thereAlready': ['{n} was there already', '{n} were there already'],
   'runs.imported': ['{n} run imported', '{n} runs imported'],
   'runs.drop': 'Drop the files to import them',
   'runs.summary': 'Summary of {n}',

@@ -39,6 +39,7 @@ export const work = {
     'Your code runs there, with your rights; the server never loads it. This page sees the worker when it is there.',
   'report.offDamaged': 'Off: the recording is damaged, and nothing can be proven by it.',
   'report.offRunning': 'Off: the run is still running.',
+  'report.offGone': 'Off: what was recorded was deleted.',
   'report.offTrace': 'Off: only a trace was recorded, no answers to replay from.',
   'report.noneRun': 'Nobody replayed this run from the page. A replay asks no model and runs no tool.',
   'report.noneSay':

@@ -37,6 +37,7 @@ export const work = {
   'report.workerSay': '您的代码在那里以您的权限运行，服务器从不加载它。工作进程就绪后，本页会看到它。',
   'report.offDamaged': '不可用：录制已损坏，无法以它证明任何事。',
   'report.offRunning': '不可用：运行尚未结束。',
+  'report.offGone': '不可用：录制的内容已删除。',
   'report.offTrace': '不可用：只录制了追踪，没有可供回放的应答。',
   'report.noneRun': '还没有人从页面回放过此运行。回放不询问模型，也不执行工具。',
   'report.noneSay': '打开一个运行并按 r。回放让今天的代码走一遍录制；不询问模型，也不执行工具。',

@@ -95,6 +95,7 @@ function Form({ run, workers }: { readonly run: RunDetail; readonly workers: Wor
 function reasonOff(run: RunDetail, lacks: boolean) {
   if (run.badges.chain === 'broken') return 'report.offDamaged' as const;
   if (run.status === 'running') return 'report.offRunning' as const;
+  if (run.erased) return 'report.offGone' as const;
   if (run.coverage === 'trace_only') return 'report.offTrace' as const;
   return lacks ? ('report.noWorker' as const) : null;
 }

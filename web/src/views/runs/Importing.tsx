@@ -1,11 +1,28 @@
 import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { useEffect, useRef, useState } from 'react';
-import { send } from '../../api/client';
+import { ApiError, send } from '../../api/client';
 import type { components } from '../../api/schema';
+import { plain } from '../../base/visible';
 import { useWords } from '../../base/words';
 import { Failure } from '../../widgets/states';
 
 type Imports = components['schemas']['Imports'];
+
+/** What became of one file. */
+interface Imported {
+  readonly path: string;
+  readonly run_ids: readonly string[];
+  readonly already_there: readonly string[];
+  readonly error?: { readonly message: string };
+}
+
+function filesOf(found: Imports | undefined): readonly Imported[] {
+  return (found?.items ?? []) as unknown as readonly Imported[];
+}
+
+function count(files: readonly Imported[], what: 'run_ids' | 'already_there'): number {
+  return files.reduce((sum, file) => sum + file[what].length, 0);
+}
 
 /** Files that are being sent to the server, what came of it. */
 export function useImporter() {
@@ -25,11 +42,14 @@ export type Importer = ReturnType<typeof useImporter>;
 export function ImportButton({ importer }: { readonly importer: Importer }) {
   const { t } = useWords();
   const field = useRef<HTMLInputElement>(null);
+  const files = filesOf(importer.data);
+  const there = count(files, 'already_there');
   return (
     <>
       <span className="note" role="status">
         {importer.isPending && t('runs.importing', { n: importer.variables.length })}
-        {importer.isSuccess && t('runs.imported', { n: importer.data.items.length })}
+        {importer.isSuccess && t('runs.imported', { n: count(files, 'run_ids') - there })}
+        {there > 0 && ` · ${t('runs.thereAlready', { n: there })}`}
       </span>
       <input
         ref={field}
@@ -84,6 +104,15 @@ export function DropZone({ importer }: { readonly importer: Importer }) {
   return (
     <>
       {importer.isError && <Failure error={importer.error} again={importer.reset} />}
+      {filesOf(importer.data)
+        .filter(file => file.error)
+        .map(file => (
+          <Failure
+            key={file.path}
+            error={new ApiError(400, 'import', `${plain(file.path)}: ${plain(file.error?.message ?? '')}`)}
+            again={importer.reset}
+          />
+        ))}
       {over && <div className="drop">{t('runs.drop')}</div>}
     </>
   );
