@@ -197,3 +197,4 @@ def test_a_draft_from_elsewhere_cannot_ask_for_no_fork_or_for_four(
     expect(page.get_by_role("heading", name="Fork from step 3")).to_be_visible()
     start = page.get_by_role("button", name=re.compile(r"^Run \d"))
     expect(start).to_be_disabled()
+    expect(start).to_have_accessible_description(re.compile("repeat"))
