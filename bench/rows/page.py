@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 TASK: Final = "RunTask"
 """What Chromium calls a task of a thread in a trace."""
 _WHEEL: Final = 40
+_AT_END: Final = "(t => t.scrollTop + t.clientHeight > t.scrollHeight - 400)(document.querySelector('#transcript'))"
 
 
 @contextmanager
@@ -54,7 +55,7 @@ def _longest(browser: Browser, page: Page) -> float:
         page.mouse.wheel(0, 1200)
         page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
     page.keyboard.press("End")
-    page.wait_for_function("document.querySelector('#transcript').scrollTop > 100000")
+    page.wait_for_function(_AT_END)
     trace: list[dict[str, Any]] = json.loads(browser.stop_tracing())["traceEvents"]
     names = {(e["pid"], e["tid"]): e["args"]["name"] for e in trace if e["name"] == "thread_name"}
     tasks = [
