@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Final
@@ -12,9 +13,11 @@ from playwright.sync_api import Browser
 
 from agentloupe.engine.project import Projector
 from agentloupe.store.opening import open_url
+from agentloupe.verbs.deleting import delete_run
 from tests.e2e.model import modelled
 from tests.e2e.served import Served, browsing, missing, serving
-from tests.e2e.world import World, long_run, make_world
+from tests.e2e.work import make_work
+from tests.e2e.world import World, long_run, make_world, recorded
 from tests.support import ROOT
 
 SCREENS: Final = {
@@ -33,9 +36,18 @@ SCREENS: Final = {
     "run-long": "/runs/{long}?step=700",
     "run-found": "/runs/{observed}?q=Frost",
     "run-unknown": "/runs/nobody-knows-it",
+    "run-deleted": "/runs/{deleted}",
     "fork": "/runs/{observed}/fork?from=3",
+    "fork-refused": "/runs/{observed}/fork?from=1",
     "replays": "/replays",
+    "replays-start": "/replays?run={run}",
+    "report-diverged": "/replays/{diverged}",
+    "report-passed": "/replays/{passed}",
     "jobs": "/jobs",
+    "job-waiting": "/jobs/{waiting}",
+    "job-limited": "/jobs/{limited}",
+    "job-failed": "/jobs/{failed_job}",
+    "job-lacking": "/jobs/{lacking}",
     "settings": "/settings",
     "compare": "/compare?a={observed}&b={candidate}",
     "summary": "/summary?{all}",
@@ -45,23 +57,23 @@ SCREENS: Final = {
 LOOKS: Final = (("light", "en", 1440), ("dark", "zh-CN", 1280))
 
 
-def taken(browser: Browser, served: Served, world: World, long: str, folder: Path) -> int:
+def taken(browser: Browser, served: Served, made: Mapping[str, str], world: World, folder: Path) -> int:
     """Takes all pictures; how many."""
     forks = (*world.controls, *world.candidates)
     named = {
+        **made,
         "observed": world.observed,
         "candidate": world.candidates[0],
         "control": world.controls[0],
         "failed": world.failed,
         "nested": world.nested,
         "hostile": world.hostile,
-        "long": long,
         "all": "&".join(f"run={run}" for run in (world.observed, *forks)),
     }
     for theme, language, width in LOOKS:
         page = browser.new_page(viewport={"width": width, "height": 900})
         for name, path in SCREENS.items():
-            page.goto(served.at(path.format(**named), theme=theme, lang=language))
+            served.show(page, path.format(**named), theme=theme, lang=language)
             page.wait_for_load_state("networkidle")
             page.screenshot(path=folder / f"{name}-{theme}-{language}-{width}.png")
         page.close()
@@ -77,13 +89,19 @@ def main(folder: Path) -> int:
     with tempfile.TemporaryDirectory() as made:
         db = Path(made) / "runs.db"
         with closing(open_url(db, new_fold=Projector)) as store:
-            world, long = make_world(store), long_run(store, 1500)
+            world = make_world(store)
+            work = make_work(store, world.observed)
+            deleted = recorded(store, lambda: None)
+            delete_run(store, deleted)
+            made_of = {"run": work.run, "diverged": work.diverged, "passed": work.passed, "waiting": work.waiting}
+            made_of |= {"limited": work.limited, "failed_job": work.failed, "lacking": work.lacking}
+            made_of |= {"long": long_run(store, 1500), "deleted": deleted}
         with (
             modelled() as model,
             serving(db, **model.variables) as served,
             browsing() as browser,
         ):
-            print(f"page-shots: {taken(browser, served, world, long, folder)} pictures in {folder}")
+            print(f"page-shots: {taken(browser, served, made_of, world, folder)} pictures in {folder}")
     return 0
 
 
