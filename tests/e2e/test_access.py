@@ -41,6 +41,13 @@ SCREENS = [
 ]
 
 
+def filled(screen: str, world: World, work: Work) -> str:
+    """The address of a screen, with the runs and jobs that it names."""
+    runs = {"candidate": world.candidates[0], "control": world.controls[0]}
+    named = {name: getattr(made, name) for made in (world, work) for name in made.__dataclass_fields__}
+    return screen.format(**{**named, **runs})
+
+
 def grave(page: Page, asked: str = "{}") -> list[str]:
     """What axe finds serious or critical on a page that is shown."""
     found: list[dict[str, Any]] = page.evaluate(f"axe.run({asked}).then(result => result.violations)")
@@ -53,9 +60,7 @@ def grave(page: Page, asked: str = "{}") -> list[str]:
 def test_nothing_keeps_a_reader_out(page: Page, server: Served, world: World, work: Work, screen: str) -> None:
     if not AXE.is_file():
         pytest.skip("needs axe-core (make page)")
-    runs = {"candidate": world.candidates[0], "control": world.controls[0]}
-    named = {name: getattr(made, name) for made in (world, work) for name in made.__dataclass_fields__}
-    server.show(page, screen.format(**{**named, **runs}), theme="light")
+    server.show(page, filled(screen, world, work), theme="light")
     page.evaluate(AXE.read_text())
     assert grave(page) == []
     page.evaluate("document.documentElement.dataset.theme = 'dark'")

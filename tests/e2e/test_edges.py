@@ -12,7 +12,10 @@ from agentloupe.engine.project import Projector
 from agentloupe.store.opening import open_url
 from tests.e2e.model import Model
 from tests.e2e.served import Served, serving
+from tests.e2e.test_access import SCREENS, filled
+from tests.e2e.work import Work
 from tests.e2e.world import World
+from tests.support import ROOT
 
 
 def test_from_the_list_to_a_fork_that_has_ended_by_keys_alone(
@@ -53,12 +56,38 @@ def test_an_empty_store_names_the_one_command(page: Page, tmp_path: Path) -> Non
             expect(page.get_by_role("alert")).to_have_count(0)
 
 
-@pytest.mark.parametrize("screen", ["/runs", "/runs/{run}", "/runs/{run}/fork?from=3", "/compare?a={run}&b={other}"])
-def test_every_word_of_the_page_is_there_in_chinese(page: Page, server: Served, world: World, screen: str) -> None:
-    where = screen.format(run=world.observed, other=world.candidates[0])
-    server.show(page, where, lang="zh-CN")
+PAIR = re.compile(r"^  '([\w.]+)':\s+'((?:[^'\\]|\\.)+)'", re.MULTILINE)
+
+SAID = re.compile("[A-Z][a-z]{2}|[a-z]{2} [a-z]{2}")
+"""What is a text of the page and nothing else; a single small word may be a name in a run, or a role."""
+
+
+def words(language: str) -> dict[str, str]:
+    """The texts of the page in a language, by name; those with several forms left out."""
+    folder = ROOT / "web" / "src" / "base" / "words"
+    files = [folder / f"{language}.ts", *sorted(folder.glob(f"*.{language}.ts"))]
+    return {name: text for file in files for name, text in PAIR.findall(file.read_text("utf-8"))}
+
+
+@pytest.mark.parametrize("screen", SCREENS)
+def test_every_word_of_the_page_is_there_in_chinese(
+    page: Page, server: Served, world: World, work: Work, screen: str
+) -> None:
+    english, chinese = words("en"), words("zh")
+    assert len(english) > 400
+    assert set(english) <= set(chinese)
+    foreign = {text for name, text in english.items() if chinese[name] != text and SAID.search(text)}
+    server.show(page, filled(screen, world, work), lang="zh-CN")
     expect(page.locator("html")).to_have_attribute("lang", "zh-CN")
-    buttons = [text for text in page.get_by_role("button").all_inner_texts() if re.search("[A-Za-z]{4}", text)]
-    english = {"Fork from here", "Cancel", "Compare", "Export", "Replay", "Revert", "Swap", "Import"}
-    assert [text for text in buttons if english & {part.strip() for part in text.splitlines()}] == []
+    shown = page.evaluate(
+        """() => {
+            const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+            const found = [];
+            while (walker.nextNode()) found.push(walker.currentNode.data.trim());
+            for (const one of document.querySelectorAll('[aria-label], [title], [placeholder]'))
+                for (const name of ['aria-label', 'title', 'placeholder']) found.push(one.getAttribute(name));
+            return found;
+        }"""
+    )
+    assert foreign & set(shown) == set()
     expect(page.get_by_role("navigation").first).to_contain_text("运行")
