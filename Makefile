@@ -19,7 +19,7 @@ TEST ?= tests
 
 NPM ?= npm
 
-.PHONY: built page page-api page-shots help setup demo test test-page test-all test-sdk check bench docs docs-reference lock clean
+.PHONY: bench-peers built page page-api page-shots help setup demo test test-page test-all test-sdk check bench docs docs-reference lock clean
 
 help:  ## show this list
 	@echo "Agent Loupe: make TARGET"
@@ -108,6 +108,13 @@ web/node_modules/.ready: web/package-lock.json
 
 bench: $(READY) $(VENV)/.bench  ## measure against the machine's limits and against peers
 	@$(BIN)/python -m bench $(RUN_ARGS)
+
+# Each in an environment of its own: together they are 1.7 GB, and only two lines of the table need them.
+bench-peers: $(READY)  ## install Phoenix and MLflow for `make bench`, which says "not installed" without them
+	@for peer in phoenix:arize-phoenix mlflow:mlflow; do \
+	    echo "setup: installing $${peer#*:} into $(VENV)/peers/$${peer%:*}"; \
+	    $(BIN)/python -m venv $(VENV)/peers/$${peer%:*} && $(VENV)/peers/$${peer%:*}/bin/python -m pip --disable-pip-version-check -q -q install $${peer#*:}; \
+	done
 
 docs: $(READY) $(VENV)/.docs  ## build the documentation into site/
 	@$(BIN)/zensical build --clean --strict

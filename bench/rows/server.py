@@ -6,15 +6,20 @@ import subprocess
 import sys
 import time
 import urllib.request
+from collections.abc import Callable
+from functools import partial
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
+from packaging.requirements import Requirement
 from starlette.testclient import TestClient
 
 from agentloupe.ports.settings import Settings
 from agentloupe.server.app import make_app
 from bench.agents import model_and_tool, recorded
 from bench.context import Context
-from bench.figures import Figure, Found
+from bench.figures import Figure, Found, Peer
+from bench.peers import Absent, servers
 from bench.rows.request import STEPS
 from bench.timing import by_turns
 
@@ -29,6 +34,48 @@ def _healthy(database: Path) -> int:
             assert answer.status == 200
         process.kill()
     return 1
+
+
+def _installed_mb() -> float:
+    """What `agent-loupe[server]` and all that it needs take on the disk, in MB, by what each says that it has installed."""
+    todo, seen, size = [("agent-loupe", "server")], set[str](), 0
+    while todo:
+        name, extra = todo.pop()
+        try:
+            found = distribution(name)
+        except PackageNotFoundError:
+            continue  # of another platform or an older Python
+        if name not in seen:
+            seen.add(name)
+            files = [found.locate_file(file) for file in found.files or () if "__pycache__" not in file.parts]
+            size += sum(Path(str(file)).stat().st_size for file in files if Path(str(file)).is_file())
+        for line in found.requires or ():
+            needed = Requirement(line)
+            wanted = needed.marker is None or needed.marker.evaluate({"extra": extra})
+            if wanted and needed.name not in seen:
+                todo.append((needed.name, next(iter(needed.extras), "")))
+    package = Path(__file__).parents[2] / "src" / "agentloupe"
+    own = sum(file.stat().st_size for file in package.rglob("*") if file.is_file() and "__pycache__" not in file.parts)
+    return (size + own) / 1e6
+
+
+def _peers(measured: Callable[[str], float]) -> list[Peer]:
+    """Phoenix and MLflow by the same measure; without a value where they are not installed."""
+    found: list[Peer] = []
+    for name, title in (("phoenix", "Phoenix"), ("mlflow", "MLflow")):
+        try:
+            found.append(Peer(title, measured(name)))
+        except Absent:
+            found.append(Peer(title, None))
+    return found
+
+
+def _peer_start(context: Context, name: str) -> float:
+    """Milliseconds of a start that is not the first one: what is made once is there."""
+    folder = context.path(name)
+    folder.mkdir()
+    servers.start(name, folder)
+    return servers.start(name, folder) * 1e3
 
 
 def measure(context: Context) -> Found:
@@ -61,7 +108,24 @@ def measure(context: Context) -> Found:
         ("open", f"{steps:,} steps opened: row, first 200 headers, first 50 cards", 150.0),
     ):
         figure = Figure(
-            row="server", name=what, unit="ms", measured=taken[name].ms, median=taken[name].median * 1e3, target=target
+            row="server",
+            name=what,
+            unit="ms",
+            measured=taken[name].ms,
+            median=taken[name].median * 1e3,
+            target=target,
+            peers=_peers(partial(_peer_start, context)) if name == "start" else (),
         )
         found.figures.append(figure)
+    found.figures.append(
+        Figure(
+            row="server",
+            name="installed, with everything that it needs",
+            unit="MB",
+            measured=_installed_mb(),
+            target=120.0,
+            peers=_peers(servers.installed_mb),
+            note="of peers the whole of an environment that holds nothing else",
+        )
+    )
     return found
