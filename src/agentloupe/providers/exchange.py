@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import re
 import sys
 from typing import Any, cast
 
@@ -19,7 +18,8 @@ __all__ = ["FAMILIES", "facts_of", "library_of", "rebuilt", "stored"]
 
 FAMILIES = ("httpx", "httpx2")
 _OF_THE_WIRE = (b"content-encoding", b"transfer-encoding")  # they say how bytes travelled, not what they are
-_LARGE = re.compile(rb"[0-9]{19}")
+_DIGITS = bytes(ord("9") if chr(byte) in "0123456789" else ord("x") for byte in range(256))
+_LARGE = b"9" * 19
 """Integers beyond 64 bits, which orjson reads as floats, have at least so many digits."""
 _REQUEST_ID = ("x-request-id", "request-id")
 
@@ -33,9 +33,9 @@ def library_of(request: object) -> Any:
 
 
 def json_of(response: Any) -> Json:
-    """What `response.json()` gives, mostly in a tenth of its time. Raises `ValueError` like that."""
+    """What `response.json()` gives, mostly in half of its time. Raises `ValueError` like that."""
     content: bytes = response.content
-    if _LARGE.search(content) is None:
+    if _LARGE not in content.translate(_DIGITS):
         try:
             return cast("Json", orjson.loads(content))
         except ValueError:
