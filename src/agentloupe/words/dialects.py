@@ -8,7 +8,7 @@ a model asks the program for stand in `toolcalls`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, Literal, cast
+from typing import Any, Final, Literal, cast
 
 from agentloupe.words.canonical import Json
 
@@ -97,15 +97,9 @@ def server_held(request: Mapping[str, Json]) -> bool:
     history = request.get("messages") or request.get("input")
     if not isinstance(history, list):
         return False
-    return any(_names_a_holding(item) for item in history if not _says_no_more_than_a_text(item))
-
-
-def _says_no_more_than_a_text(item: Json) -> bool:
-    return (
-        item.__class__ is dict
-        and "type" not in cast("dict[str, Json]", item)
-        and (cast("dict[str, Json]", item).get("content").__class__ is not list)
-    )
+    said = cast("list[Any]", history)  # most say no more than a text, which is seen here without a call
+    odd = [m for m in said if m.__class__ is not dict or "type" in m or m.get("content").__class__ is list]
+    return any(map(_names_a_holding, odd))
 
 
 def _names_a_holding(item: Json) -> bool:
