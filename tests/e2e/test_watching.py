@@ -53,7 +53,7 @@ def test_a_step_is_found_forked_watched_and_compared(
     expect(before).to_contain_text("Nothing is changed yet")
     expect(before).to_contain_text("issue_refund is not run, whatever happens.")
     page.get_by_role("textbox", name="edited here").fill(NEW_PROMPT)
-    expect(before).to_contain_text("system_prompt")
+    expect(before).to_contain_text("system prompt +2 −1 lines")
     page.get_by_role("button", name="Run 1 fork").click()
     gate.reached()
     job = page.get_by_role("article", name=re.compile("^fork "))
@@ -131,7 +131,7 @@ def test_an_exhausted_quota_ends_the_fork_and_says_so(page: Page, server: Served
     job = started(page, server, world.observed)
     expect(job).to_contain_text("failed")
     expect(job).to_contain_text(re.compile("quota", re.IGNORECASE))
-    expect(page.get_by_role("button", name="Cancel")).to_be_enabled()
+    expect(page.get_by_role("button", name="Back to the run")).to_be_enabled()
 
 
 def test_a_fork_survives_the_death_of_its_server(page: Page, tmp_path: Path, model: Model, gate: Gate) -> None:
