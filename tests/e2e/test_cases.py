@@ -135,6 +135,9 @@ def test_15_every_shape_of_message_is_shown_in_order(page: Page, there: Served, 
         '"k":[1.0,1]',
         "fortsett",
     ]
+    for at, role in enumerate(one.get("role") for one in messages):
+        if role in ("system", "developer"):
+            assert shown[at].lower().startswith(role), at
     for at, text in enumerate(said):
         assert text in shown[at], at
     assert "critic" in shown[12]
@@ -157,6 +160,11 @@ def test_17_arguments_are_shown_as_the_model_wrote_them(page: Page, there: Serve
     transcript = page.get_by_role("region", name="Transcript")
     calls = transcript.get_by_role("article", name="Step 0", exact=True).locator(".call")
     rows = read("17", "rows.json")
+    expect(calls).to_have_count(5)
+    expect(transcript.get_by_text(f"f ×{len(rows)}")).to_have_count(0)
+    bad = sum(not row["may_run_live"] for row in rows[5:])
+    expect(transcript.get_by_text(f"{bad} errors", exact=True)).to_be_visible()
+    transcript.get_by_role("button", name=f"{len(rows) - 5} more calls").click()
     expect(calls).to_have_count(len(rows))
     for call, row in zip(calls.all(), rows, strict=True):
         expect(call).to_contain_text(row["raw"].strip())

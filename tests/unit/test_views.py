@@ -160,7 +160,9 @@ def test_a_model_takes_the_tools_that_follow_it_along() -> None:
 
 def test_many_equal_calls_are_one_card() -> None:
     many = steps_of(("llm", "m", None), *(("tool", "t", None) for _ in range(FOLD + 1)), ("llm", "m", None))
-    assert cards(many) == [("question", [0]), ("model", list(range(FOLD + 2))), ("group", list(range(1, FOLD + 2))), ("model", [FOLD + 2])]  # fmt: skip
+    assert cards(many) == [("question", [0]), ("model", list(range(FOLD + 2))), ("model", [FOLD + 2])]
+    alone = steps_of(*(("tool", "t", None) for _ in range(FOLD + 1)))
+    assert cards(alone) == [("group", list(range(FOLD + 1)))]
     few = steps_of(*(("random", "r", None) for _ in range(FOLD)))
     assert [card for card, _ in cards(few)] == ["step"] * FOLD
 
@@ -224,6 +226,14 @@ def test_results_are_joined_to_their_calls_by_arguments_not_by_order() -> None:
     rows = [(row["call_id"], row["step"], row["result"]["text"]) for row in model["calls"]]
     assert rows == [("x", 2, "one"), ("y", 1, "two"), (None, 3, "extra")]
     assert model["parallel"]
+
+
+def test_developers_are_named_and_count_as_instructions() -> None:
+    request: Any = {"messages": [{"role": "developer", "content": "be brief"}, {"role": "system", "content": "now"}]}
+    messages = messages_of(request)
+    assert [message.role for message in messages] == ["developer", "system"]
+    parts = context.parts_of(request, messages, [False, False], ["program", "program"])
+    assert parts == {("system", "program", False): len("be brief" + "now")}
 
 
 def test_a_call_without_a_result_says_so() -> None:

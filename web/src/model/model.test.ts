@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import type { Card } from '../api/types';
+import type { Card, ModelCard } from '../api/types';
 import { runSearch, runsSearch, summarySearch } from './addresses';
-import { cardFor, cutAbove, span as spanOf } from './cards';
+import { callsOf, cardFor, cutAbove, span as spanOf } from './cards';
 import { colourOf, slices } from './context';
 import { shortened, wordsApart } from './diff';
 import { columnAt, heights } from './minimap';
@@ -119,6 +119,23 @@ describe('cards', () => {
       [3, 4],
       [5, 12],
     ]);
+  });
+});
+
+describe('the calls of a model', () => {
+  const calls = Array.from({ length: 8 }, (_, at) => ({ step: at + 1, source: at === 0 || at === 7 ? 'miss' : null }));
+  const card = { calls, calls_missing: 4, misses: 3, errors: 0 } as unknown as ModelCard;
+
+  it('are folded behind the first five, and say what is among the rest', () => {
+    const folded = callsOf(card, false, 0);
+    expect([folded.shown.length, folded.hidden, folded.misses, folded.folded]).toEqual([5, 7, 2, true]);
+    const open = callsOf(card, true, 0);
+    expect([open.shown.length, open.hidden, open.misses, open.folded]).toEqual([8, 4, 1, false]);
+  });
+
+  it('are shown when one of the folded is the step that is read', () => {
+    expect(callsOf(card, false, 7).shown).toHaveLength(8);
+    expect(callsOf(card, false, 3).shown).toHaveLength(5);
   });
 });
 

@@ -45,7 +45,8 @@ def parts_of(
     if tools:
         found["tool schemas", "program", False] = len(dumps(tools))
     for message, fresh, source in zip(messages, new, sources, strict=True):
-        key = (message.role, source, fresh)
+        role = "system" if message.role == "developer" else message.role  # both are instructions
+        key = (role, source, fresh)
         found[key] = found.get(key, 0) + sized(message)
     return found
 

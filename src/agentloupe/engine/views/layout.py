@@ -1,8 +1,8 @@
 """Which cards a run's transcript has, from headers alone: so that any page of it can be drawn without reading the rest.
 
 One level at a time: the steps that lie directly in the run, or directly in one of its steps. A model step takes the tools
-that follow it along, up to the next model step; sub-agents are a card each; more than five equal calls one after another
-are one card, and so is a kept prefix, where a person wants it folded.
+that follow it along, up to the next model step, however many; sub-agents are a card each; more than five equal calls one
+after another that follow no model step are one card, and so is a kept prefix, where a person wants it folded.
 """
 
 from __future__ import annotations
@@ -30,13 +30,11 @@ class Unit:
         card: what it shows.
         steps: its steps; of a model card the model step and the tools that follow it.
         kept: its first step was kept from the parent.
-        folded: the tools that follow are shown as groups of their own.
     """
 
     card: UnitKind
     steps: tuple[Step, ...]
     kept: bool
-    folded: bool = False
 
 
 def level_of(steps: Sequence[Step], inside: int | None) -> list[Step]:
@@ -89,10 +87,8 @@ def _model(model: Step, after: Sequence[Step]) -> Iterator[Unit]:
         yield Unit("model", (model,), _kept(model))
         return
     tools = tuple(step for step in after if step.kind == "tool")
-    folded = len(tools) > FOLD and any(len(list(run)) > FOLD for _, run in groupby(tools, lambda step: step.name))
-    yield Unit("model", (model, *tools), _kept(model), folded)
-    if folded or len(tools) < len(after):
-        yield from _others(after if folded else [step for step in after if step.kind != "tool"])
+    yield Unit("model", (model, *tools), _kept(model))
+    yield from _others([step for step in after if step.kind != "tool"])
 
 
 def _others(steps: Sequence[Step]) -> Iterator[Unit]:

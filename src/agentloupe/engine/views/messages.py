@@ -22,8 +22,8 @@ _HISTORIES: Final = ("messages", "input", "contents")
 _TOP: Final = ("system", "instructions", "systemInstruction", "system_instruction")
 _TEXTS: Final = frozenset({"text", "input_text", "output_text", "refusal"})
 _IMAGES: Final = frozenset({"image", "image_url", "input_image"})
-_ROLES: Final[Mapping[str, str]] = {"model": "assistant", "developer": "system", "function": "tool"}
-_KNOWN: Final = frozenset({"system", "user", "assistant", "tool"})
+_ROLES: Final[Mapping[str, str]] = {"model": "assistant", "function": "tool"}
+_KNOWN: Final = frozenset({"system", "developer", "user", "assistant", "tool"})
 _REASONING: Final = frozenset({"thinking", "reasoning", "redacted_thinking"})
 
 
@@ -49,7 +49,7 @@ class Message:
     """One message.
 
     Attributes:
-        role: `system`, `user`, `assistant`, `tool`, or the provider's own word.
+        role: `system`, `developer`, `user`, `assistant`, `tool`, or the provider's own word.
         parts: what it holds, in order.
         path: where it stands in the request, as `messages/3`; empty for an answer.
         raw: the message as it was sent.

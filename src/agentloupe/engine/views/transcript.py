@@ -26,7 +26,7 @@ __all__ = ["CUT", "Transcript", "cut_text"]
 CUT: Final = 2000
 """Characters of a text that a card holds."""
 _CALLS: Final = 50
-_ASKING: Final = frozenset({"system", "user"})
+_ASKING: Final = frozenset({"system", "developer", "user"})
 
 
 def cut_text(text: str, most: int = CUT) -> dict[str, Json]:
@@ -111,7 +111,7 @@ class Transcript:
         calls = [part for part in parts if part.type == "tool_call"]
         others = "\n".join(f"[{part.type}] {part.text}".strip() for part in parts if part.type in {"image", "other"})
         said = "\n".join(text for text in (text_in(answer) if answer is not None else "", others) if text)
-        rows = self._rows([(c.call_id, c.name, c.text) for c in calls], tools, alone=not unit.folded)
+        rows = self._rows([(c.call_id, c.name, c.text) for c in calls], tools)
         return {
             "card": "model",
             "step": step.idx,
@@ -123,6 +123,8 @@ class Transcript:
             "asked": _told(asked),
             "calls": rows[:_CALLS],
             "calls_missing": max(len(rows) - _CALLS, 0),
+            "misses": sum(tool.source == "miss" for tool in tools),
+            "errors": sum(tool.status not in {"ok", "open"} and tool.source != "miss" for tool in tools),
             "parallel": len(calls) > 1,
             "prompt_flag": step.idx in self.flags.prompt,
             "tools_flag": step.idx in self.flags.tools,
@@ -130,10 +132,8 @@ class Transcript:
             "problem": problem,
         }
 
-    def _rows(
-        self, calls: Sequence[tuple[str | None, str | None, str]], tools: Sequence[Step], *, alone: bool
-    ) -> list[dict[str, Any]]:
-        """Calls with their results; tools that nobody asked for here follow, unless they are shown elsewhere."""
+    def _rows(self, calls: Sequence[tuple[str | None, str | None, str]], tools: Sequence[Step]) -> list[dict[str, Any]]:
+        """Calls with their results; tools that nobody asked for here follow."""
         left = list(tools)
         rows: list[dict[str, Any]] = []
         for call_id, name, given in calls:
@@ -142,7 +142,7 @@ class Transcript:
                 left.remove(step)
             filled = len(rows) < _CALLS
             rows.append(self._row(call_id, name, given, step) if filled else {"call_id": call_id})
-        for step in left if alone else ():
+        for step in left:
             given = self._body(step.input_digest)[0] if len(rows) < _CALLS else None
             text = "" if given is None else as_text(given)
             rows.append(self._row(None, step.name, text, step) if len(rows) < _CALLS else {"call_id": None})

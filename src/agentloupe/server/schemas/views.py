@@ -71,7 +71,9 @@ class ModelCard(_Card):
     reasoning: Text
     asked: list[Said] = Field(description="What was said to it anew, tools apart; of the first model see `question`.")
     calls: list[CallRow]
-    calls_missing: int
+    calls_missing: int = Field(description="Further calls that are not in `calls`.")
+    misses: int = Field(description="Of all its calls, those that missed.")
+    errors: int = Field(description="Of all its calls, those that failed without a miss.")
     parallel: bool
     prompt_flag: bool
     tools_flag: bool

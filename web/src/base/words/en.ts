@@ -275,6 +275,8 @@ export const en = {
   'card.open': 'Open inside',
   'card.fold': 'Fold',
   'card.group': '{name} ×{n}',
+  'card.moreCalls': ['{n} more call', '{n} more calls'],
+  'card.inSteps': 'see the list of steps from step {step}',
   'card.noResult': 'no result was recorded',
   'card.pending': 'waiting for its result',
   'card.limit': 'The run stopped at a limit',

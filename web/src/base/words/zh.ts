@@ -269,6 +269,8 @@ export const zh = {
   'card.open': '查看内部',
   'card.fold': '折叠',
   'card.group': '{name} ×{n}',
+  'card.moreCalls': '另有 {n} 次调用',
+  'card.inSteps': '见步骤列表，自步骤 {step} 起',
   'card.noResult': '没有录制结果',
   'card.pending': '等待结果',
   'card.limit': '运行因达到上限而停止',

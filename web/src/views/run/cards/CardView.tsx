@@ -66,10 +66,10 @@ function Question({ messages, problem }: { readonly messages: readonly Said[]; r
 /** What a person or the program said. */
 export function Asked({ message }: { readonly message: Said }) {
   const { t } = useWords();
-  if (message.role === 'system') {
+  if (message.role === 'system' || message.role === 'developer') {
     return (
       <details className="say system">
-        <summary className="lbl">{t('card.system')}</summary>
+        <summary className="lbl">{message.role === 'system' ? t('card.system') : message.role}</summary>
         <CutText cut={message} />
       </details>
     );
@@ -192,7 +192,7 @@ function Group({ card }: { readonly card: GroupCard }) {
   );
 }
 
-function Counts({ misses, errors }: { readonly misses: number; readonly errors: number }) {
+export function Counts({ misses, errors }: { readonly misses: number; readonly errors: number }) {
   const { t } = useWords();
   return (
     <span className="row">

@@ -2,11 +2,11 @@ import { Link } from '@tanstack/react-router';
 import type { Call, ModelCard } from '../../../api/types';
 import { useWords } from '../../../base/words';
 import { sentenceIn } from '../../../base/words/said';
-import { shows } from '../../../model/cards';
+import { callsOf, shows } from '../../../model/cards';
 import { Icon } from '../../../widgets/Icon';
 import { Kind, SourceTag, Tag } from '../../../widgets/tags';
 import { RunText } from '../../../widgets/text';
-import { Asked, ErrorText, Unfold, useCard } from './CardView';
+import { Asked, Counts, ErrorText, Unfold, useCard } from './CardView';
 import { Inside } from './Inside';
 import { CutText, Meta } from './parts';
 
@@ -55,20 +55,45 @@ export function Model({ card }: { readonly card: ModelCard }) {
         )}
         {card.error && <ErrorText cut={card.error} />}
         {card.problem && <p className="note in">{card.problem}</p>}
-        {card.calls.length > 0 && (
-          <div className={`calls ${card.parallel ? 'par2' : ''}`}>
-            {card.calls.map((call, at) => (
-              <CallRow key={call.call_id ?? call.step ?? at} call={call} />
-            ))}
-            {card.calls_missing > 0 && (
-              <p className="note in">
-                {t('run.moreRuns', { n: card.calls.length, total: card.calls.length + card.calls_missing })}
-              </p>
-            )}
-          </div>
-        )}
+        {card.calls.length > 0 && <Calls card={card} />}
       </article>
     </>
+  );
+}
+
+/** The calls of a model step, each once: the first of them, and how many more there are, with their misses and errors. */
+function Calls({ card }: { readonly card: ModelCard }) {
+  const { t } = useWords();
+  const { step, onStep, unfolded, toggle } = useCard();
+  const { shown, hidden, folded, foldable, misses, errors } = callsOf(card, unfolded.has(card.step), step);
+  const next = Math.max(...shown.map(call => call.step ?? card.step)) + 1;
+  return (
+    <div className={`calls ${card.parallel ? 'par2' : ''}`}>
+      {shown.map((call, at) => (
+        <CallRow key={call.call_id ?? call.step ?? at} call={call} />
+      ))}
+      {hidden > 0 && (
+        <div className="row">
+          <button
+            type="button"
+            className="btn s q unfold"
+            aria-expanded={false}
+            onClick={() => (folded ? toggle(card.step) : onStep(next))}
+          >
+            <Icon sign="right" />
+            {t('card.moreCalls', { n: hidden })}
+            {!folded && <span className="accent">{t('card.inSteps', { step: next })}</span>}
+          </button>
+          <Counts misses={misses} errors={errors} />
+        </div>
+      )}
+      {foldable && unfolded.has(card.step) && (
+        <button type="button" className="btn s q unfold" aria-expanded onClick={() => toggle(card.step)}>
+          <Icon sign="down" />
+          {t('card.fold')}
+        </button>
+      )}
+    </div>
   );
 }
 
