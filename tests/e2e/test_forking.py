@@ -74,3 +74,27 @@ def test_a_person_answers_what_was_never_recorded(page: Page, server: Served, wo
 def test_where_no_fork_can_start_the_reason_is_told(page: Page, server: Served, world: World) -> None:
     server.show(page, f"/runs/{world.observed}/fork?from=1")
     expect(page.get_by_role("alert")).to_contain_text("step 1")
+
+
+def test_an_address_that_names_no_place_to_fork_from_leads_back_to_the_run(
+    page: Page, server: Served, world: World
+) -> None:
+    server.show(page, f"/runs/{world.observed}/fork?from=bogus")
+    expect(page.get_by_role("heading", name="Fork from step 0")).to_be_visible()
+    page.goto(server.at(f"/runs/{world.observed}/fork?from=1"))
+    expect(page.get_by_role("alert")).to_contain_text("it is no model step")
+    page.get_by_role("link", name="Choose another step of the run").click()
+    expect(page).to_have_url(re.compile(rf"/runs/{world.observed}(\?|$)"))
+    page.goto(server.at(f"/runs/{world.observed}?step=999"))
+    expect(page.get_by_text("There is no step 999: this run has the steps 0 to")).to_be_visible()
+
+
+def test_what_cannot_be_read_yet_is_not_called_unchanged(page: Page, server: Served, world: World) -> None:
+    server.show(page, f"/runs/{world.observed}/fork?from=3")
+    expect(page.get_by_text("Nothing is changed yet")).to_be_visible()
+    page.get_by_role("button", name="Other JSON").click()
+    page.get_by_role("textbox", name="Other JSON, edited here").click()
+    page.keyboard.press("ControlOrMeta+a")
+    page.keyboard.insert_text("{{{ broken")
+    expect(page.get_by_text("What was changed cannot be read yet")).to_be_visible()
+    expect(page.get_by_text("Nothing is changed yet")).to_have_count(0)

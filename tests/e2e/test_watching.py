@@ -87,6 +87,10 @@ def test_a_person_answers_a_missed_call_in_place(page: Page, server: Served, wor
     job = started(page, server, world.observed, miss="human (ask me)")
     expect(job).to_contain_text("waiting for a person")
     expect(job).to_contain_text("7.6 - -4.1")
+    for inside in (job.locator(".asking textarea"), job.get_by_role("button", name="Stop and keep what is done")):
+        place = inside.bounding_box()
+        assert place is not None
+        assert place["x"] + place["width"] <= page.evaluate("innerWidth"), "cut off at the edge of the window"
     give = job.get_by_role("button", name="Give this result")
     expect(give).to_be_disabled()
     job.get_by_role("textbox", name="Result as JSON").fill("11.7")

@@ -105,3 +105,13 @@ def test_a_port_that_is_taken_is_said(tmp_path: Path) -> None:
         assert done.returncode == 3
         assert f"port {port}" in done.stderr
         assert "--port 0" in done.stderr
+
+
+@pytest.mark.parametrize("host", ["no-such-host.invalid", "192.0.2.1"])
+def test_a_host_that_is_not_this_machine_is_said(host: str, tmp_path: Path) -> None:
+    argv = [sys.executable, "-m", "agentloupe", "serve", "--no-browser", "--host", host, "--port", "0", "--db", "a.db"]
+    done = subprocess.run(argv, capture_output=True, text=True, cwd=tmp_path, check=False, env=dict(os.environ))
+    assert done.returncode == 3
+    assert f"cannot listen at {host}" in done.stderr
+    assert "--host takes an address of this machine" in done.stderr
+    assert "--port 0" not in done.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -89,9 +90,10 @@ def _bound(host: str, port: int) -> socket.socket:
         listening.listen(_BACKLOG)
     except OSError as wrong:
         listening.close()
+        elsewhere = isinstance(wrong, socket.gaierror) or wrong.errno == errno.EADDRNOTAVAIL
         raise LoupeError(
             f"cannot listen at {host} port {port}: {wrong.strerror or wrong}",
-            hint="--port 0 takes any free port",
+            hint="--host takes an address of this machine" if elsewhere else "--port 0 takes any free port",
             reason="address",
         ) from wrong
     return listening

@@ -83,8 +83,12 @@ export function replaysSearch(raw: Raw): { readonly run?: string } {
   return said({ run: one(raw['run']) });
 }
 
-export function forkSearch(raw: Raw): { readonly from?: number } {
-  return said({ from: whole(raw['from']) });
+/**
+ * Where a fork is cut; the router reads an address again after it was read, so that a number comes too. Undefined stands
+ * there, since what is left out would be taken as the address has it.
+ */
+export function forkSearch(raw: Raw): { readonly from?: number | 'start' | undefined } {
+  return { from: one(raw['from']) === 'start' ? 'start' : whole(String(raw['from'])) };
 }
 
 export const JOB_STATUSES = ['queued', 'running', 'waiting', 'rate_limited', 'done', 'failed', 'cancelled'] as const;

@@ -5,6 +5,7 @@ import type { Job } from '../api/types';
 import { dollars } from '../base/format';
 import { jsonText, parseJson } from '../base/json';
 import { useWords } from '../base/words';
+import { sentenceIn } from '../base/words/said';
 import { Failure } from './states';
 import { Status, Tag } from './tags';
 import { Command, RunText } from './text';
@@ -131,7 +132,7 @@ interface AskingProps {
 
 /** A call without an answer, and a field for the person who gives one. */
 function Asking({ job, question }: AskingProps) {
-  const { t } = useWords();
+  const { t, language } = useWords();
   const [text, setText] = useState('');
   const [who, setWho] = useState(kept);
   const answer = useMutation({
@@ -158,7 +159,8 @@ function Asking({ job, question }: AskingProps) {
         </Tag>
       </p>
       <p className="note">
-        {question.nearest && <RunText>{t('job.nearest', { text: question.nearest })}</RunText>} {t('job.waits')}
+        {question.nearest && <RunText>{t('job.nearest', { text: sentenceIn(language, question.nearest) })}</RunText>}{' '}
+        {t('job.waits')}
       </p>
       <textarea
         className="inp"

@@ -19,7 +19,7 @@ export function Axis({ line }: { readonly line: TimeLine }) {
       {marks.map(({ at, value }, n) => (
         <span key={value} style={{ left: `${at * 100}%` }}>
           {value}
-          {n === marks.length - 1 && ` ${UNITS[language][unit]}`}
+          {n === 0 && ` ${UNITS[language][unit]}`}
         </span>
       ))}
     </div>

@@ -22,6 +22,11 @@ export function Failure({ error, again, children }: FailureProps) {
       </p>
       {hint && <p className="t2">{hint}</p>}
       {children}
+      {error instanceof ApiError && error.status === 404 && (
+        <a className="btn" href="/runs">
+          {t('state.toRuns')}
+        </a>
+      )}
       {again && (
         <button type="button" className="btn" onClick={again}>
           {t('state.retry')}
@@ -38,8 +43,10 @@ function useSaid(error: unknown): { readonly title: string; readonly hint: strin
     return { title: t('state.broke'), hint: error instanceof Error ? error.message : null };
   if (error.status === 401) return { title: t('state.unauthorized'), hint: t('state.unauthorized.hint') };
   const said = reasonIn(language, error.reason);
-  if (said === null) return { title: error.message, hint: error.hint };
-  return { title: said, hint: [error.message, error.hint].filter(text => text !== null).join(' · ') };
+  // A hint that names a request is for programs.
+  const hint = error.hint?.startsWith('GET /') ? null : error.hint;
+  if (said === null) return { title: error.message, hint };
+  return { title: said, hint: [error.message, hint].filter(text => text !== null).join(' · ') };
 }
 
 const SLOW = 2000;

@@ -92,6 +92,12 @@ describe('a failure', () => {
     expect(again).toHaveBeenCalled();
   });
 
+  it('leads to the runs from what is not there, and keeps the advice for programs to itself', () => {
+    render(<Failure error={new ApiError(404, 'run_not_found', 'no run x', 'GET /api/runs lists what there is')} />);
+    expect(screen.getByRole('alert').textContent).toBe('no run xGo to the runs');
+    expect(screen.getByRole('link', { name: 'Go to the runs' }).getAttribute('href')).toBe('/runs');
+  });
+
   it('knows a server that is gone', () => {
     render(<Failure error={new Unreachable('/api')} />);
     expect(screen.getByRole('alert').textContent).toContain('The server did not answer.');

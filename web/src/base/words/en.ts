@@ -284,6 +284,7 @@ export const en = {
 
   // inspector
   'step.title': 'Step {step}',
+  'step.missing': 'There is no step {step}: this run has the steps 0 to {last}.',
   'step.none': 'No step is open',
   'step.none.say': 'Choose one with j and k, open it with Enter.',
   'tab.overview': 'Overview',
@@ -464,7 +465,7 @@ export const en = {
   'job.who': 'Your name',
   'job.give': 'Give this result',
   'job.giveError': 'Answer with an error',
-  'job.nearest': 'Nearest: {text}',
+  'job.nearest': '{text}.',
   'job.waits': 'The fork waits for your result.',
   'job.look': 'Look at what came of it',
   'job.col.job': 'Job',

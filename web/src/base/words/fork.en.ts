@@ -83,6 +83,8 @@ export const fork = {
   'fork.top_p': 'top_p',
   'fork.seed': 'Seed',
   'fork.max_tokens': 'Max output',
+  'fork.backToRun': 'Choose another step of the run',
+  'fork.wrong': 'What was changed cannot be read yet: see below.',
   'fork.keyFrom': 'key from {variable}',
   'fork.stubOf': 'What {name} answers, as JSON',
   'fork.stubNull': 'null, or JSON',

@@ -83,6 +83,8 @@ export const fork = {
   'fork.top_p': 'top_p（核采样）',
   'fork.seed': '随机种子',
   'fork.max_tokens': '最大输出',
+  'fork.backToRun': '另选此运行的步骤',
+  'fork.wrong': '所作改动尚无法读取：见下方说明。',
   'fork.keyFrom': '密钥取自 {variable}',
   'fork.stubOf': '{name} 的应答（JSON）',
   'fork.stubNull': 'null，或 JSON',

@@ -17,6 +17,11 @@ describe('what the server says', () => {
     ['documents.py', 'the run was deleted; its requests are gone', 'the run was deleted; its requests are gone'],
     ['documents.py', 'the stored request is not complete: cut at 4 kB', 'the stored request is not complete: '],
     ['documents.py', 'the request was not recorded', 'the request was not recorded'],
+    [
+      '../engine/cassette.py',
+      'nearest recorded call: look_up in step 2 of desk-1 (arguments)',
+      'nearest recorded call: ',
+    ],
     ['routes/forkdialog.py', "no worker has the agent 'desk'", 'no worker has the agent '],
     ['routes/forkdialog.py', 'it is an import: its code is not here', 'it is an import: its code is not here'],
     [

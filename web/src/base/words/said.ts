@@ -42,6 +42,7 @@ const zh: Said = {
     [/^the run was deleted; its requests are gone$/, '运行已删除，其请求不复存在'],
     [/^the stored request is not complete: (.*)$/, '存储的请求不完整：$1'],
     [/^the request was not recorded$/, '请求未被录制'],
+    [/^nearest recorded call: (\S+) in step (\d+) of (\S+)/, '最接近的录制调用：运行 $3 步骤 $2 的 $1'],
     [/^no worker has the agent '(.*)'$/, '没有工作进程拥有代理“$1”'],
     [/^it is an import: its code is not here$/, '这是导入的运行：其代码不在此处'],
     [/^the generic loop does not speak the form (.*)$/, '通用循环不支持此请求形式：$1'],

@@ -277,6 +277,7 @@ export const zh = {
   'card.empty': '空',
 
   'step.title': '步骤 {step}',
+  'step.missing': '没有步骤 {step}：此运行有步骤 0 至 {last}。',
   'step.none': '没有打开的步骤',
   'step.none.say': '用 j 和 k 选择，用 Enter 打开。',
   'tab.overview': '概览',
@@ -451,7 +452,7 @@ export const zh = {
   'job.who': '您的姓名',
   'job.give': '给出此结果',
   'job.giveError': '以错误应答',
-  'job.nearest': '最接近：{text}',
+  'job.nearest': '{text}。',
   'job.waits': '分叉正在等待您的结果。',
   'job.look': '查看结果',
   'job.col.job': '任务',

@@ -67,7 +67,7 @@ export function Aside({ run, dialog, draft, onBack, onStart }: AsideProps) {
         ) : (
           <>
             <Know dialog={dialog} draft={draft} />
-            <Changed dialog={dialog} draft={draft} />
+            <Changed dialog={dialog} draft={draft} wrong={found.length > 0} />
             <Estimate found={estimate} draft={draft} />
             {start.isError && <Failure error={start.error} />}
           </>
@@ -218,7 +218,15 @@ function Line({ sign, look = '', head, children }: LineProps) {
 }
 
 /** What is changed in the requests, and by whom tools are answered. */
-function Changed({ dialog, draft }: { readonly dialog: ForkDialog; readonly draft: Draft }) {
+function Changed({
+  dialog,
+  draft,
+  wrong,
+}: {
+  readonly dialog: ForkDialog;
+  readonly draft: Draft;
+  readonly wrong: boolean;
+}) {
   const { t } = useWords();
   const made = changes(draft, dialog);
   const others = answers(draft);
@@ -229,7 +237,7 @@ function Changed({ dialog, draft }: { readonly dialog: ForkDialog; readonly draf
         <span>{made.length}</span>
       </h3>
       <div className="box in">
-        {made.length === 0 && others.length === 0 && <p>{t('fork.nothing')}</p>}
+        {made.length === 0 && others.length === 0 && <p>{t(wrong ? 'fork.wrong' : 'fork.nothing')}</p>}
         {made.map(({ word, which }) => (
           <p key={`${word} ${which}`}>
             <b>{t(word)}</b> <RunText>{which}</RunText>

@@ -50,7 +50,13 @@ export function ForkPage() {
     <main className="page">
       <h1 className="vh">{t('fork.title', { step: from })}</h1>
       {failed ? (
-        <Failure error={failed} again={() => void dialog.refetch()} />
+        <Failure error={failed} again={() => void dialog.refetch()}>
+          {run.data && (
+            <Link to="/runs/$id" params={{ id }} search={{}} className="btn">
+              {t('fork.backToRun')}
+            </Link>
+          )}
+        </Failure>
       ) : (
         <Loading what={t('fork.title', { step: from })} rows={8} />
       )}

@@ -36,8 +36,7 @@ export function Links({ job }: { readonly job: Job }) {
 /** Where a failed job is begun once more, with what was wrong mended. */
 function again(job: Job) {
   if (job.kind === 'replay') return { to: '/replays', search: { run: job.parent } } as const;
-  const from = typeof job.from_step === 'number' ? { from: job.from_step } : {};
-  return { to: '/runs/$id/fork', params: { id: job.parent }, search: from } as const;
+  return { to: '/runs/$id/fork', params: { id: job.parent }, search: { from: job.from_step ?? undefined } } as const;
 }
 
 /** The one place where what came of a job is seen. */

@@ -57,6 +57,9 @@ export function Inspector({ run, step, tab, onTab, onStep }: InspectorProps) {
       <div className="panels" id="step-panel" role="tabpanel" aria-labelledby={`step-panel-${tab}`} tabIndex={0}>
         {found.isError && <Failure error={found.error} again={() => void found.refetch()} />}
         {found.isPending && run.steps > step && <Loading what={t('step.title', { step })} rows={6} />}
+        {run.steps > 0 && run.steps <= step && (
+          <p className="state">{t('step.missing', { step: String(step), last: String(run.steps - 1) })}</p>
+        )}
         {detail && (
           <Catcher key={`${step} ${tab}`}>
             <Panel run={run} detail={detail} tab={tab} onTab={onTab} onStep={onStep} />

@@ -145,7 +145,7 @@ const LINE = 64;
 
 /** A call and what came of it. */
 function CallRow({ call }: { readonly call: Call }) {
-  const { t } = useWords();
+  const { t, language } = useWords();
   const { step, onStep, header, unfolded } = useCard();
   const missed = call.source === 'miss';
   const narrow =
@@ -183,7 +183,7 @@ function CallRow({ call }: { readonly call: Call }) {
         {missed && (
           <span className="why">
             {call.effect === 'write' && <>{t('card.write')} </>}
-            {call.nearest && <RunText>{call.nearest}</RunText>}
+            {call.nearest && <RunText>{sentenceIn(language, call.nearest)}</RunText>}
           </span>
         )}
       </button>
