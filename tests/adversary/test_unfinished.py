@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Any
 
 import pytest
@@ -143,7 +144,7 @@ def test_a_locked_store_costs_an_agent_a_tenth_of_its_time_at_most(monkeypatch: 
     clock = [0.0]
     monkeypatch.setattr(ambient, "monotonic_ms", lambda: clock[0])
     writer: Any = _Locked(clock)
-    book = Book(writer)
+    book = Book(writer, threading.RLock())
     draft = Draft(type="clock.read", event_id="e", recorded_at="2026-01-01T00:00:00.000000Z")
     for _ in range(360):  # an hour of calls
         clock[0] += 10_000
