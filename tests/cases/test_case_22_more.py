@@ -74,7 +74,7 @@ def test_every_row_and_their_sum_as_the_command_shows_them(
     (run,) = shown(capsys, "list", "--json")
     assert run["cost"] == expected["known_total"]
     assert run["cost_complete"] is not expected["run_total_is_marked_incomplete"]
-    for words in (["list"], ["show", "r"]):
+    for words in (["list", "--cost"], ["show", "r"]):
         text = shown(capsys, *words)
         assert expected["known_total"].rstrip("0") in text, text
         (line,) = [line for line in text.splitlines() if expected["known_total"] in line]

@@ -53,12 +53,8 @@ def test_list_tells_costs_where_they_are_asked_for(db: Path, cli: Command, monke
     Path("own.json").write_text('{"models": {"scripted-1": {"input": "1000", "output": "2000"}}}')
     monkeypatch.setenv("LOUPE_PRICES", "own.json")
     assert "cost" not in cli.ok("list")
-    assert {run["cost"] for run in cli.json("list")} == {None}
     assert "cost" in cli.ok("list", "--cost")
-    costs = [
-        (run["cost"], 1000 * run["total_input_tokens"], run["total_output_tokens"])
-        for run in cli.json("list", "--cost")
-    ]
+    costs = [(run["cost"], 1000 * run["total_input_tokens"], run["total_output_tokens"]) for run in cli.json("list")]
     assert all(float(cost) * 1_000_000 == given + 2000 * out for cost, given, out in costs), costs
 
 

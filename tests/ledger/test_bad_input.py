@@ -242,6 +242,7 @@ def test_a_folder_that_is_none(folder: Path, verb: str, capsys: pytest.CaptureFi
     for place, code, said in (
         (folder.parent / "nowhere", 3, "there is no folder"),
         (folder / "budget.json", 64, "is a file"),
+        (folder.parent, 64, "is no ledger: there is no events.jsonl in it"),
     ):
         assert cli(["ledger", verb, str(place)]) == code
         assert said in capsys.readouterr().err
@@ -252,6 +253,14 @@ def test_a_salvage_is_not_written_into_the_evidence(folder: Path, capsys: pytest
     assert cli(["ledger", "salvage", str(folder), "-o", str(folder / "out.jsonl")]) == 3
     assert "lies in the ledger" in capsys.readouterr().err
     assert _all_below(folder) == before
+
+
+def test_a_salvage_writes_over_nothing(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = folder.parent / "salvaged.jsonl"
+    out.write_bytes(b"the only copy of an earlier one")
+    assert cli(["ledger", "salvage", str(folder), "-o", str(out)]) == 3
+    assert "is there already" in capsys.readouterr().err
+    assert out.read_bytes() == b"the only copy of an earlier one"
 
 
 def test_a_folder_of_too_many_receipts_is_not_read(

@@ -51,7 +51,7 @@ def command(
     db: Database = None,
     debug: Debug = False,
 ) -> None:
-    """List runs, newest first. With --json and without --cost, costs are null.
+    """List runs, newest first. With --json costs are always told.
 
     Example: agentloupe list --tag fork -n 10
     """
@@ -79,7 +79,7 @@ def command(
 
 
 def _tell(out: Output, wanted: RunFilter, db: str | None, *, cost: bool) -> None:
-    runs, total = _read(wanted, db, cost=cost)
+    runs, total = _read(wanted, db, cost=cost or out.as_json)
     if out.as_json:
         out.document([run_json(run) for run in runs])
     elif not runs:

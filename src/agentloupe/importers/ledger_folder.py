@@ -44,11 +44,11 @@ def open_ledger(folder: Path, *, budget: Path | None = None) -> LedgerFolder:
         budget: where the budget lies, when it is not in the folder.
 
     Raises:
-        NotFound: there is no such folder. UsageError: it is a file.
+        NotFound: there is no such folder. UsageError: it is a file, or a folder of something else.
         Corrupt: something in it is missing, too much, no plain file, or too large (reason `layout`).
         LoupeError: it cannot be read (reason `unreadable`).
     """
-    names = _listed(folder)
+    names = _of_ledger(folder)
     for name in sorted(names):
         if name not in (*ARTEFACTS, RECEIPTS):
             raise _layout(folder, name, "nothing of this name belongs into a ledger")
@@ -71,7 +71,7 @@ def open_ledger(folder: Path, *, budget: Path | None = None) -> LedgerFolder:
 
 def events_file(folder: Path) -> bytes:
     """The bytes of the log alone, for a salvage. Raises like `open_ledger`."""
-    return _needed(folder, EVENTS, _listed(folder))
+    return _needed(folder, EVENTS, _of_ledger(folder))
 
 
 def budget_file(path: Path) -> bytes:
@@ -79,6 +79,15 @@ def budget_file(path: Path) -> bytes:
     if not path.is_file():
         raise NotFound(f"there is no file {path}")
     return _whole(path.parent, path.name, LARGEST[BUDGET], link=True)
+
+
+def _of_ledger(folder: Path) -> set[str]:
+    """The names in a folder that has at least one name of a ledger."""
+    names = _listed(folder)
+    if names.isdisjoint((*ARTEFACTS, RECEIPTS)):
+        hint = "agentloupe ledger export RUN FOLDER writes one"
+        raise UsageError(f"{folder} is no ledger: there is no {EVENTS} in it", hint=hint)
+    return names
 
 
 def _listed(folder: Path) -> set[str]:

@@ -82,10 +82,13 @@ def salvage_folder(folder: Path, output: Path | None = None) -> Salvage:
 
     Raises:
         NotFound, UsageError, LoupeError: there is no such log, or the output cannot be written.
-        Refused: the output lies in the folder: evidence is not added to (reason `inside`).
+        Refused: the output lies in the folder: evidence is not added to (reason `inside`); or it is there already,
+            perhaps as the only copy of an earlier salvage (reason `exists`).
     """
     if output is not None and folder.resolve() in output.resolve().parents:
         raise Refused(f"{output} lies in the ledger", hint="write the salvage somewhere else", reason="inside")
+    if output is not None and output.exists():
+        raise Refused(f"{output} is there already", hint="write the salvage under another name", reason="exists")
     found = salvage(events_file(folder))
     if output is not None:
         write_file(output, found.document())
