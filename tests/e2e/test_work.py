@@ -50,6 +50,34 @@ def test_a_replay_is_started_once_a_worker_has_the_agent(page: Page, server: Ser
     expect(page.get_by_text("first divergence: event 2")).to_be_visible()
 
 
+def test_a_run_is_made_again_from_the_start_with_changes(page: Page, server: Served, work: Work, store: Store) -> None:
+    server.show(page, f"/runs/{work.run}")
+    page.get_by_role("link", name="Run again with changes").click()
+    expect(page.get_by_role("heading", name="Run again from the start")).to_be_visible()
+    expect(page.get_by_text("No step is kept")).to_be_visible()
+    start = page.get_by_role("button", name=re.compile("Run 1 fork"))
+    expect(start).to_be_disabled()
+    expect(start).to_have_accessible_description(re.compile("no worker has the agent.*agentloupe worker"))
+    with worker(store, trip=agent(name="trip")(trip_today)).working():
+        page.reload()
+        page.get_by_role("combobox", name="Policy of get_weather").select_option("stub")
+        page.get_by_role("textbox", name="What get_weather answers, as JSON").fill('"cold"')
+        with page.expect_request(lambda one: one.method == "POST" and one.url.endswith("/fork")) as sent:
+            start.click()
+        assert sent.value.post_data_json == {
+            "from_step": "start",
+            "engine": "own",
+            "overrides": {},
+            "tools": {"get_weather": 'stub:"cold"'},
+        }
+        expect(page).to_have_url(re.compile("/compare"))
+    made = page.url.rpartition("b=")[2].partition("&")[0]
+    assert [step.source for step in store.steps(made) if step.kind == "tool"] == ["stub", "stub"]
+    run = store.run(made)
+    assert run is not None
+    assert (run.parent_run_id, run.forked_from_step) == (work.run, None)
+
+
 def test_a_job_that_waits_for_code_names_the_command(page: Page, server: Served, work: Work) -> None:
     server.show(page, f"/jobs/{work.lacking}")
     expect(page.get_by_text("No worker has the agent nobody.")).to_be_visible()

@@ -56,6 +56,15 @@ describe('what is sent of a draft', () => {
     });
   });
 
+  it('begins at the start where the dialog does, with instructions that were put in', () => {
+    const start = { ...dialog, from_step: 0, at_start: true, request: '{}', form: null, system_prompt: null };
+    expect(bodyOf({ ...EMPTY, engine: 'own', prompt: 'New.' }, start)).toEqual({
+      from_step: 'start',
+      engine: 'own',
+      overrides: { system_prompt: 'New.' },
+    });
+  });
+
   it('keeps every digit of a message, and leaves out one that only looks different', () => {
     const [system, user] = messagesIn(REQUEST);
     const draft = { messages: { 0: `${editable(system)}\n`, 1: editable(user).replace('Hi', 'Ho') } };

@@ -201,7 +201,7 @@ export function bodyOf(draft: Draft, dialog: ForkDialog): Body {
   const rules = rulesOf(draft);
   const limits = limitsOf(draft);
   return {
-    from_step: dialog.from_step,
+    from_step: dialog.at_start ? 'start' : dialog.from_step,
     engine: draft.engine,
     overrides: overridesOf(draft, dialog),
     ...(live.length ? { live_tools: live.map(name => liveTool(draft, name)) } : {}),

@@ -165,6 +165,7 @@ export const en = {
 
   // run
   'run.crumb': 'Runs',
+  'run.again': 'Run again with changes',
   'run.replay': 'Replay',
   'run.export': 'Export',
   'run.comparePar': 'Compare with parent',

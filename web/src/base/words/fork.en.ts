@@ -1,6 +1,9 @@
 /** Words of the fork panel. */
 export const fork = {
   'fork.title': 'Fork from step {step}',
+  'fork.titleStart': 'Run again from the start',
+  'fork.startSay': 'Your code makes every request anew, from the recorded input.',
+  'fork.startPrompt': 'Another system prompt; empty: as your code makes it',
   'fork.keptRow': ['{n} step stays as recorded', '{n} steps stay as recorded'],
   'fork.never': 'The observed run is never written to.',
   'fork.request': 'Request of step {step}',
@@ -152,7 +155,9 @@ export const fork = {
   'fork.change.unset': 'taken out:',
   'fork.change.result': 'result of step',
   'fork.sentLater': 'Sent with step {step} and with every later request that had the same there.',
+  'fork.sentStart': 'Sent with the first request and with every later one that has the same there.',
   'fork.answeredBy': 'answered by: {policy}',
+  'fork.know.start': 'No step is kept: the agent begins anew with its recorded input.',
   'fork.know.kept': ['{n} earlier step stays as recorded.', '{n} earlier steps stay as recorded.'],
   'fork.know.answers': ['{n} of them is a model answer.', '{n} of them are model answers.'],
   'fork.know.oldAnswers': [

@@ -1,6 +1,9 @@
 /** Words of the fork panel. */
 export const fork = {
   'fork.title': '从步骤 {step} 分叉',
+  'fork.titleStart': '从头重新运行',
+  'fork.startSay': '您的代码以录制的输入重新生成每个请求。',
+  'fork.startPrompt': '另一系统提示词；留空：由您的代码生成',
   'fork.keptRow': '{n} 个步骤按录制保留',
   'fork.never': '原始运行从不被写入。',
   'fork.request': '步骤 {step} 的请求',
@@ -147,8 +150,10 @@ export const fork = {
   'fork.change.member': '设置：',
   'fork.change.unset': '删去：',
   'fork.change.result': '步骤结果',
+  'fork.sentStart': '随第一个请求以及之后在该处取值相同的每个请求发送。',
   'fork.sentLater': '随步骤 {step} 以及之后在该处取值相同的每个请求发送。',
   'fork.answeredBy': '应答方式：{policy}',
+  'fork.know.start': '不保留任何步骤：代理以录制的输入重新开始。',
   'fork.know.kept': '之前的 {n} 个步骤保持录制原样。',
   'fork.know.answers': '其中 {n} 个是模型回答。',
   'fork.know.oldAnswers': '其中 {n} 个是由旧提示词产生的模型回答。',

@@ -2,44 +2,38 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { reasonIn, sentenceIn } from './said';
+import { reasonIn, sentenceIn, whyIn } from './said';
 
-const SERVER = join(import.meta.dirname, '../../../../src/agentloupe/server');
-const source = (file: string) => readFileSync(join(SERVER, file), 'utf8');
+const API = readFileSync(join(import.meta.dirname, '../../api/openapi.json'), 'utf8');
+/** The codes that the server's description names for its reasons. */
+const CODES = [...API.matchAll(/"The same as a stable word: ([^"]*)"/g)].flatMap(([, listed]) =>
+  [...(listed ?? '').matchAll(/`([a-z_]+)`/g)].map(([, code]) => code ?? ''),
+);
 
 describe('what the server says', () => {
-  it.each([
-    [
-      'documents.py',
-      'a fork starts at a model step: what a tool was asked for was decided there',
-      'a fork starts at a',
-    ],
-    ['documents.py', 'the run was deleted; its requests are gone', 'the run was deleted; its requests are gone'],
-    ['documents.py', 'the stored request is not complete: cut at 4 kB', 'the stored request is not complete: '],
-    ['documents.py', 'the request was not recorded', 'the request was not recorded'],
-    [
-      '../engine/cassette.py',
-      'nearest recorded call: look_up in step 2 of desk-1 (arguments)',
-      'nearest recorded call: ',
-    ],
-    ['routes/forkdialog.py', "no worker has the agent 'desk'", 'no worker has the agent '],
-    ['routes/forkdialog.py', 'it is an import: its code is not here', 'it is an import: its code is not here'],
-    [
-      'routes/forkdialog.py',
-      "the generic loop does not speak the form 'x'",
-      'the generic loop does not speak the form ',
-    ],
-  ])('is said in Chinese as long as %s says “%s”', (file, sentence, written) => {
-    expect(source(file)).toContain(written);
-    expect(sentenceIn('zh-CN', sentence)).toMatch(/\p{Script=Han}/u);
-    expect(sentenceIn('en', sentence)).toBe(sentence);
+  it('has codes for why no fork can begin', () => {
+    expect(CODES).toEqual(expect.arrayContaining(['not_llm', 'no_request', 'no_worker', 'start']));
   });
 
-  it('keeps names, and stays as it is where it is not known', () => {
-    expect(sentenceIn('zh-CN', "no worker has the agent 'desk'")).toContain('“desk”');
-    expect(sentenceIn('zh-CN', 'something else')).toBe('something else');
+  it.each(CODES)('is said in Chinese for %s, and in English as it came', code => {
+    expect(whyIn('zh-CN', code, 'in English')).toMatch(/^\p{Script=Han}[^a-z]*$/u);
+    expect(whyIn('en', code, 'in English')).toBe('in English');
+  });
+
+  it('is said in Chinese in a sentence that has no code, as long as the engine writes it so', () => {
+    const cassette = join(import.meta.dirname, '../../../../src/agentloupe/engine/cassette.py');
+    expect(readFileSync(cassette, 'utf8')).toContain('nearest recorded call: ');
+    const said = 'nearest recorded call: look_up in step 2 of desk-1 (arguments)';
+    expect(sentenceIn('zh-CN', said)).toMatch(/\p{Script=Han}.*desk-1.*look_up/u);
+    expect(sentenceIn('en', said)).toBe(said);
+  });
+
+  it('keeps names and causes, and stays as it is where it is not known', () => {
+    expect(whyIn('zh-CN', 'no_worker', "no worker has the agent 'desk'")).toMatch(/：desk$/);
+    expect(whyIn('zh-CN', 'cut_request', 'the stored request is not complete: cut at 4 kB')).toMatch(/：cut at 4 kB$/);
+    expect(whyIn('zh-CN', 'nobody_knows', 'something else')).toBe('something else');
+    expect(whyIn('zh-CN', null, null)).toBe('');
     expect(reasonIn('zh-CN', 'nobody_knows')).toBeNull();
-    expect(reasonIn('en', 'no_worker')).toBeNull();
-    expect(reasonIn('zh-CN', 'no_worker')).toMatch(/\p{Script=Han}/u);
+    expect(reasonIn('zh-CN', 'damaged')).toMatch(/\p{Script=Han}/u);
   });
 });

@@ -1,8 +1,11 @@
 import type { Language } from './index';
 
-/** What the server says in English, by its stable codes and in fixed sentences, in other languages. What is not here stays English. */
+/** What the server says in English, by its stable codes, in other languages. What is not here stays English. */
 interface Said {
   readonly reasons: Readonly<Record<string, string>>;
+  /** Where in the English text stands what is no sentence: a name, a cause. It is said behind the reason. */
+  readonly details: Readonly<Record<string, RegExp>>;
+  /** Sentences that have no code. */
   readonly sentences: readonly (readonly [form: RegExp, text: string])[];
 }
 
@@ -16,6 +19,11 @@ const zh: Said = {
     cut_request: '存储的请求不完整，不能由此分叉。',
     no_code: '需要您自己的代码。',
     no_worker: '没有工作进程拥有此代理。',
+    imported: '这是导入的运行：其代码不在此处。',
+    form: '通用循环不支持此请求形式。',
+    start: '只有代理自己的代码能从头开始。',
+    deleted: '运行已删除，其请求不复存在。',
+    no_request: '请求未被录制。',
     no_model: '没有设置可询问的模型。',
     diverges_before: '代码在分叉步骤之前就已分歧。',
     hosted_tool: '请求允许提供方执行可能写入的工具。',
@@ -37,15 +45,13 @@ const zh: Said = {
     damaged: '录制已损坏。',
     version: '录制由更新的版本写成。',
   },
+  details: {
+    cut_request: /: (.*)$/,
+    no_worker: /'(.*)'$/,
+    form: /'(.*)'$/,
+  },
   sentences: [
-    [/^a fork starts at a model step\b.*$/, '分叉从模型步骤开始：工具的输入在那里决定'],
-    [/^the run was deleted; its requests are gone$/, '运行已删除，其请求不复存在'],
-    [/^the stored request is not complete: (.*)$/, '存储的请求不完整：$1'],
-    [/^the request was not recorded$/, '请求未被录制'],
     [/^nearest recorded call: (\S+) in step (\d+) of (\S+)/, '最接近的录制调用：运行 $3 步骤 $2 的 $1'],
-    [/^no worker has the agent '(.*)'$/, '没有工作进程拥有代理“$1”'],
-    [/^it is an import: its code is not here$/, '这是导入的运行：其代码不在此处'],
-    [/^the generic loop does not speak the form (.*)$/, '通用循环不支持此请求形式：$1'],
   ],
 };
 
@@ -56,7 +62,15 @@ export function reasonIn(language: Language, reason: string): string | null {
   return SAID[language]?.reasons[reason] ?? null;
 }
 
-/** A fixed sentence of the server in a language; as it came where it is not known. */
+/** Why something cannot be done, by the server's code, in a language; the server's own text where the code is not known. */
+export function whyIn(language: Language, code: string | null, text: string | null): string {
+  const said = code === null ? null : reasonIn(language, code);
+  if (said === null || code === null) return text ?? '';
+  const detail = SAID[language]?.details[code]?.exec(text ?? '')?.[1];
+  return detail ? `${said.replace(/。$/, '')}：${detail}` : said;
+}
+
+/** A fixed sentence of the server that has no code, in a language; as it came where it is not known. */
 export function sentenceIn(language: Language, text: string): string {
   const found = SAID[language]?.sentences.find(([form]) => form.test(text));
   return found ? text.replace(...found) : text;

@@ -160,6 +160,7 @@ export const zh = {
   'override.count': '{n} 处改动：{what}',
 
   'run.crumb': '运行',
+  'run.again': '改动后重新运行',
   'run.replay': '回放',
   'run.export': '导出',
   'run.comparePar': '与父运行比较',

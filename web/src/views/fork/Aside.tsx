@@ -7,7 +7,7 @@ import { dollars } from '../../base/format';
 import { jsonText } from '../../base/json';
 import { useKeys } from '../../base/keys';
 import { useWords } from '../../base/words';
-import { sentenceIn } from '../../base/words/said';
+import { whyIn } from '../../base/words/said';
 import {
   answers,
   bodyOf,
@@ -115,7 +115,7 @@ function useOff(
   if (engine && !engine.available) {
     off.push(
       <>
-        {sentenceIn(language, engine.why_not ?? '')} {engine.command && <Command>{engine.command}</Command>}
+        {whyIn(language, engine.why_not_code, engine.why_not)} {engine.command && <Command>{engine.command}</Command>}
       </>,
     );
   }
@@ -160,7 +160,11 @@ function Know({ dialog, draft }: { readonly dialog: ForkDialog; readonly draft: 
     <>
       <h2>{t('fork.before')}</h2>
       <ul className="know">
-        <Line sign="kept" look="kept" head={t('fork.know.kept', { n: dialog.kept.steps })}>
+        <Line
+          sign="kept"
+          look="kept"
+          head={dialog.at_start ? t('fork.know.start') : t('fork.know.kept', { n: dialog.kept.steps })}
+        >
           {kept > 0 && t(draft.prompt === null ? 'fork.know.answers' : 'fork.know.oldAnswers', { n: kept })}
         </Line>
         <Line sign="live" look="live" head={t('fork.know.model', { step })}>
@@ -246,7 +250,11 @@ function Changed({
             )}
           </p>
         ))}
-        {made.length > 0 && <p className="note">{t('fork.sentLater', { step: dialog.from_step })}</p>}
+        {made.length > 0 && (
+          <p className="note">
+            {dialog.at_start ? t('fork.sentStart') : t('fork.sentLater', { step: dialog.from_step })}
+          </p>
+        )}
         {others.map(([name, policy]) => (
           <p key={name}>
             <b>

@@ -7,7 +7,7 @@ import type { ForkDialog, RunDetail } from '../../api/types';
 import { type Hint, useKeys } from '../../base/keys';
 import { useOtherTabs } from '../../base/tabs';
 import { useWords } from '../../base/words';
-import { sentenceIn } from '../../base/words/said';
+import { whyIn } from '../../base/words/said';
 import { type Draft, EMPTY } from '../../model/draft';
 import { CutLine } from '../../widgets/controls';
 import { Finder, Foot } from '../../widgets/slots';
@@ -16,7 +16,7 @@ import { RunText } from '../../widgets/text';
 import { Aside } from './Aside';
 import { Choices } from './Choices';
 import { Parameters } from './Parameters';
-import { RequestEditor } from './RequestEditor';
+import { FromStart, RequestEditor } from './RequestEditor';
 import { Road } from './Road';
 import { Steps } from './Steps';
 import { ToolTable } from './ToolTable';
@@ -44,11 +44,12 @@ export function ForkPage() {
     queryKey: ['run', id, 'fork', from],
     queryFn: ({ signal }) => get<ForkDialog>(address(path`/api/runs/${id}/fork`, { from }), signal),
   });
+  const title = from === 'start' ? t('fork.titleStart') : t('fork.title', { step: from });
   const failed = run.error ?? dialog.error;
   if (run.data && dialog.data) return <Panel key={`${id} ${from}`} run={run.data} dialog={dialog.data} />;
   return (
     <main className="page">
-      <h1 className="vh">{t('fork.title', { step: from })}</h1>
+      <h1 className="vh">{title}</h1>
       {failed ? (
         <Failure error={failed} again={() => void dialog.refetch()}>
           {run.data && (
@@ -58,7 +59,7 @@ export function ForkPage() {
           )}
         </Failure>
       ) : (
-        <Loading what={t('fork.title', { step: from })} rows={8} />
+        <Loading what={title} rows={8} />
       )}
     </main>
   );
@@ -86,7 +87,7 @@ function keptDraft(name: string): Partial<Draft> {
 }
 
 function firstChoice(dialog: ForkDialog): Partial<Draft> {
-  const engine = dialog.engines.find(one => one.available)?.engine ?? 'generic';
+  const engine = dialog.engines.find(one => one.available)?.engine ?? (dialog.at_start ? 'own' : 'generic');
   return { engine, endpoint: dialog.endpoints[0]?.name ?? '' };
 }
 
@@ -97,9 +98,13 @@ interface PanelProps {
 
 function Panel({ run, dialog }: PanelProps) {
   const { t, language } = useWords();
+  // A run that asked no model has nothing in a request to change; its tools can be answered otherwise.
+  const asksModel = !dialog.at_start || dialog.model !== null;
+  const What = dialog.at_start ? FromStart : RequestEditor;
   const navigate = route.useNavigate();
   const step = dialog.from_step;
-  const name = `loupe-fork-${run.id}-${step}`;
+  const name = `loupe-fork-${run.id}-${dialog.at_start ? 'start' : step}`;
+  const title = dialog.at_start ? t('fork.titleStart') : t('fork.title', { step: String(step) });
   const [draft, change] = useDraft(name, dialog);
   const back = () => void navigate({ to: '/runs/$id', params: { id: run.id }, search: { step } });
   const tabs = useOtherTabs(name);
@@ -110,7 +115,7 @@ function Panel({ run, dialog }: PanelProps) {
   return (
     <>
       <Finder label={t('app.find')} value="" onFind={q => void navigate({ to: '/runs', search: { q } })} />
-      <section className="hd" aria-label={t('fork.title', { step: String(step) })}>
+      <section className="hd" aria-label={title}>
         <div className="row">
           <span className="crumb ell">
             <Link to="/runs" search={{}}>
@@ -122,7 +127,7 @@ function Panel({ run, dialog }: PanelProps) {
             </Link>
             {' /'}
           </span>
-          <h1>{t('fork.title', { step: String(step) })}</h1>
+          <h1>{title}</h1>
           <span className="grow" />
           <span className="note">{t('fork.never')}</span>
         </div>
@@ -147,25 +152,29 @@ function Panel({ run, dialog }: PanelProps) {
       <main className="forkgrid">
         <Road run={run} dialog={dialog} />
         <div className="pane forkmain">
-          <Steps part="kept" dialog={dialog} draft={draft} onChange={change} />
-          <CutLine step={step}>{t('fork.keptRow', { n: dialog.kept.steps })}</CutLine>
+          {!dialog.at_start && (
+            <>
+              <Steps part="kept" dialog={dialog} draft={draft} onChange={change} />
+              <CutLine step={step}>{t('fork.keptRow', { n: dialog.kept.steps })}</CutLine>
+            </>
+          )}
           <div className="lane post">
             <div className="g" />
             <div className="fp">
               <div className="sec">
-                <RequestEditor dialog={dialog} draft={draft} onChange={change}>
+                <What dialog={dialog} draft={draft} onChange={change}>
                   <Engine dialog={dialog} draft={draft} onChange={change} />
-                </RequestEditor>
+                </What>
                 {dialog.engines
                   .filter(one => !one.available)
                   .map(one => (
                     <p key={one.engine} id={`why-not-${one.engine}`} className="note off">
-                      {t(`fork.engine.${one.engine}`)}: {sentenceIn(language, one.why_not ?? '')}{' '}
+                      {t(`fork.engine.${one.engine}`)}: {whyIn(language, one.why_not_code, one.why_not)}{' '}
                       {one.command && <code>{one.command}</code>}
                     </p>
                   ))}
               </div>
-              <Parameters dialog={dialog} draft={draft} onChange={change} />
+              {asksModel && <Parameters dialog={dialog} draft={draft} onChange={change} />}
               <ToolTable dialog={dialog} draft={draft} onChange={change} />
               <Choices draft={draft} onChange={change} />
             </div>

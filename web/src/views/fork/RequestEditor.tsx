@@ -54,6 +54,31 @@ export function RequestEditor({ children, ...props }: PartProps & { readonly chi
   );
 }
 
+/** From the start the agent's own code makes every request: there is none to edit yet, only instructions to put in. */
+export function FromStart({ dialog, draft, onChange, children }: PartProps & { readonly children: ReactNode }) {
+  const { t } = useWords();
+  return (
+    <>
+      <div className="fsec reqtabs">
+        <span>{t('fork.startSay')}</span>
+        <span className="grow" />
+        {children}
+      </div>
+      {dialog.model !== null && (
+        <label className="field">
+          <span className="lbl">{t('fork.startPrompt')}</span>
+          <textarea
+            className="inp"
+            rows={8}
+            value={draft.prompt ?? ''}
+            onChange={event => onChange({ prompt: event.target.value || null })}
+          />
+        </label>
+      )}
+    </>
+  );
+}
+
 /** What is open in the editor: the prompt, a recorded one by its place or name, or an added one. */
 type Open<Place> = 'prompt' | { readonly at: Place } | { readonly added: number };
 

@@ -37,6 +37,11 @@ export function Header({ run }: { readonly run: RunDetail }) {
         <Link to="/replays" search={{ run: run.id }} className="btn s q">
           {t('run.replay')}
         </Link>
+        {!run.erased && run.engine !== 'imported' && (
+          <Link to="/runs/$id/fork" params={{ id: run.id }} search={{ from: 'start' }} className="btn s q">
+            {t('run.again')}
+          </Link>
+        )}
         <Link to="/lineage" search={{ run: run.id }} className="btn s q">
           {t('lineage.show')}
         </Link>

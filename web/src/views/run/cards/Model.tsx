@@ -1,7 +1,7 @@
 import { Link } from '@tanstack/react-router';
 import type { Call, ModelCard } from '../../../api/types';
 import { useWords } from '../../../base/words';
-import { sentenceIn } from '../../../base/words/said';
+import { sentenceIn, whyIn } from '../../../base/words/said';
 import { callsOf, shows } from '../../../model/cards';
 import { Icon } from '../../../widgets/Icon';
 import { Kind, SourceTag, Tag } from '../../../widgets/tags';
@@ -107,7 +107,7 @@ function ForkButton({ step }: { readonly step: number }) {
     return (
       <>
         <span className="note" id={`off-${step}`}>
-          {t('step.forkOff', { reason: sentenceIn(language, header.fork_reason ?? '') })}
+          {t('step.forkOff', { reason: whyIn(language, header.fork_reason_code, header.fork_reason) })}
         </span>
         <button type="button" className="btn s" disabled aria-describedby={`off-${step}`}>
           <Icon sign="fork" />
