@@ -12,18 +12,23 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from agentloupe.engine.project import Projector
+from agentloupe.ports.protocols import Store
+from agentloupe.store import envelopes
 from agentloupe.store.opening import open_url
 from agentloupe.verbs.deleting import delete_run
 from agentloupe.verbs.exchange import import_file
+from agentloupe.words.seal import link_bytes, sealed_form
 from tests.e2e.model import Model
 from tests.e2e.served import Served, serving
 from tests.e2e.world import World, observed_run
 from tests.fork_support import weather_run
+from tests.made import Maker
 from tests.support import ROOT
 
 KILLED = """
@@ -53,6 +58,8 @@ class Troubled:
     deleted: str
     killed: str
     partial: str
+    lossy: str
+    newer: str
 
 
 @pytest.fixture(scope="module")
@@ -74,15 +81,39 @@ def troubled(place: Path) -> Troubled:
         deleted = observed_run(store)
         delete_run(store, deleted)
         import_file(store, partial)
+        lossy = _made(store, "lossy", coverage="lossy", coverage_notes=["3 events were not written: the disk was full"])
+        newer = _made(store, "newer")
     done = subprocess.run([sys.executable, "-c", KILLED, str(db)], cwd=ROOT, env={**os.environ}, check=False)
     assert done.returncode == 9
     with closing(sqlite3.connect(db)) as file, file:
         file.execute("DROP TRIGGER events_are_never_changed")
         (rid,) = file.execute("SELECT rid FROM runs WHERE id = ?", (damaged,)).fetchone()
         file.execute("UPDATE events SET hash = zeroblob(32) WHERE key = ?", ((rid << 32) + 4,))
+        _resealed(file, newer, schema_version=99)
     with closing(open_url(db, new_fold=Projector)) as store:
         killed = next(run.id for run in store.runs() if run.name == "killed")
-    return Troubled(damaged, deleted, killed, "partial")
+    return Troubled(damaged, deleted, killed, "partial", lossy, newer)
+
+
+def _made(store: Store, run_id: str, **ended: Any) -> str:
+    """A run of one model step and one tool that ended so."""
+    made = Maker(run_id)
+    made.model([{"role": "user", "content": "q"}], {"role": "assistant", "content": "a"})
+    made.call("tool", "look", {}, 1)
+    recording = made.finish(**ended)
+    store.insert(run_id, recording.events, recording.get, Projector)
+    return run_id
+
+
+def _resealed(file: sqlite3.Connection, run_id: str, **changes: Any) -> None:
+    """The last event of a run with other members, sealed as whoever wrote it would have."""
+    (rid,) = file.execute("SELECT rid FROM runs WHERE id = ?", (run_id,)).fetchone()
+    of_run = "SELECT key, hash, envelope FROM events WHERE key >> 32 = ? ORDER BY key DESC LIMIT 2"
+    (key, _, stored), (_, before, _) = file.execute(of_run, (rid,)).fetchall()
+    envelope = sealed_form({**json.loads(envelopes.unpack(stored)), **changes})
+    head = bytes.fromhex(link_bytes(before.hex(), envelope))
+    file.execute("UPDATE events SET envelope = ?, hash = ? WHERE key = ?", (envelopes.pack(envelope), head, key))
+    file.execute("UPDATE runs SET head = ? WHERE rid = ?", (head, rid))
 
 
 @pytest.fixture(scope="module")
@@ -113,6 +144,23 @@ def test_a_damaged_run_names_its_first_bad_event_and_is_not_called_diverged(
     expect(strip).to_contain_text("Replay and fork are off for this run.")
     expect(strip).to_contain_text(f"agentloupe verify {troubled.damaged}")
     expect(page.get_by_text("diverge")).to_have_count(0)
+
+
+def test_a_lossy_run_says_what_was_not_recorded(page: Page, there: Served, troubled: Troubled) -> None:
+    there.show(page, f"/runs/{troubled.lossy}")
+    strip = page.get_by_role("status").filter(has_text="3 events were not written: the disk was full")
+    expect(strip).to_contain_text("lossy")
+    there.show(page, "/runs?coverage=lossy")
+    expect(page.get_by_role("row").filter(has_text=troubled.lossy)).to_be_visible()
+    expect(page.get_by_role("row").filter(has_text=troubled.damaged)).to_have_count(0)
+
+
+def test_a_run_of_a_newer_version_says_what_to_do(page: Page, there: Served, troubled: Troubled) -> None:
+    there.show(page, f"/runs/{troubled.newer}")
+    page.get_by_role("button", name="chain not checked").click()
+    strip = page.get_by_role("status").filter(has_text="A newer version of Agent Loupe wrote this run.")
+    expect(strip).to_contain_text("has schema 99, newer than this reader (1). upgrade agent-loupe")
+    expect(page.get_by_text("does not verify")).to_have_count(0)
 
 
 def test_a_killed_run_names_the_write_that_nobody_saw_end(page: Page, there: Served, troubled: Troubled) -> None:

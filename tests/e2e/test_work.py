@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import re
+from contextlib import closing
+from pathlib import Path
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
-from agentloupe.ports.jobs import Job
+from agentloupe.engine.project import Projector
+from agentloupe.ports.jobs import Job, Worker
 from agentloupe.ports.protocols import Store
+from agentloupe.store.opening import open_url
+from agentloupe.store.owners import this_process
 from agentloupe.verbs.instrument import agent
-from tests.e2e.served import Served
+from tests.e2e.served import Served, serving
 from tests.e2e.work import Work, jobs_in, trip_today, worker
 from tests.e2e.world import World
 
@@ -76,6 +81,25 @@ def test_a_run_is_made_again_from_the_start_with_changes(page: Page, server: Ser
     run = store.run(made)
     assert run is not None
     assert (run.parent_run_id, run.forked_from_step) == (work.run, None)
+
+
+def test_replays_are_turned_page_by_page(browser: Browser, page: Page, tmp_path: Path) -> None:
+    with closing(open_url(tmp_path / "runs.db", new_fold=Projector)) as store:
+        jobs, me = jobs_in(store), Worker(id="w", owner=this_process(), agents=())
+        for n in range(51):
+            jobs.add(Job(id=f"job-{n:02}", kind="replay", spec={}, runs=(), parent="r", needs="agent:a"))
+            assert jobs.take(me, ["agent:a"]) is not None
+            jobs.tell(f"job-{n:02}", me.id, status="done")
+    with serving(tmp_path / "runs.db") as served:
+        served.show(page, "/replays")
+        rows = page.get_by_role("table", name="Replays").locator("tbody tr")
+        expect(rows).to_have_count(50)
+        expect(page.get_by_text("1 to 50 of 51")).to_be_visible()
+        page.get_by_role("button", name="Older").click()
+        expect(rows).to_have_count(1)
+        expect(rows.first.locator("a[href$='/replays/job-00']")).to_be_visible()
+        page.keyboard.press("p")
+        expect(rows).to_have_count(50)
 
 
 def test_a_job_that_waits_for_code_names_the_command(page: Page, server: Served, work: Work) -> None:

@@ -79,8 +79,8 @@ export function lineageSearch(raw: Raw): { readonly run?: string } {
   return said({ run: one(raw['run']) });
 }
 
-export function replaysSearch(raw: Raw): { readonly run?: string } {
-  return said({ run: one(raw['run']) });
+export function replaysSearch(raw: Raw): { readonly run?: string; readonly first?: number } {
+  return said({ run: one(raw['run']), first: whole(raw['first']) });
 }
 
 /**

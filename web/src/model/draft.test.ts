@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { ForkDialog } from '../api/types';
 import { answers, bodyOf, changes, type Draft, EMPTY, lineCount, problems, signedEdits } from './draft';
+import { typesIn } from './kept';
 import {
   editable,
   furtherInstructions,
@@ -34,6 +35,14 @@ const faults = (draft: Partial<Draft>) =>
     which,
     typeof fault === 'string' ? fault : `${fault.line}:${fault.column}`,
   ]);
+
+describe('a recorded result', () => {
+  it('names the types that an edited one does not have', () => {
+    const typed = '{"at":{"$datetime":"2026-11-30T17:00:00"},"all":[{"$model":{"n":{"$decimal":"1.50"}}}],"$9":1}';
+    expect(typesIn(typed)).toEqual(['$datetime', '$decimal', '$model']);
+    expect(typesIn('{"price":"$5"}')).toEqual([]);
+  });
+});
 
 describe('what is sent of a draft', () => {
   it('is nothing but the place where nothing was changed', () => {

@@ -1,4 +1,5 @@
 import type { Call, Card } from '../api/types';
+import { parseJson } from '../base/json';
 
 /** One step of the road in one line: what was called, and what came of it. */
 export interface Line {
@@ -64,4 +65,18 @@ export function namesOf(names: readonly string[]): string {
     else runs.push({ name, n: 1 });
   }
   return runs.map(({ name, n }) => (n > 1 ? `${name} ×${n}` : name)).join(', ');
+}
+
+/** Marks of types in a recorded result, such as `$datetime`: an edited result is plain JSON and has none. */
+export function typesIn(result: string): readonly string[] {
+  const found = new Set<string>();
+  const walk = (value: unknown): void => {
+    if (typeof value !== 'object' || value === null) return;
+    for (const [name, inner] of Object.entries(value)) {
+      if (/^\$[a-z_]+$/.test(name)) found.add(name);
+      walk(inner);
+    }
+  };
+  walk(parseJson(result));
+  return [...found].sort();
 }

@@ -239,3 +239,28 @@ export function CutLine({ step, children }: CutLineProps) {
     </div>
   );
 }
+
+interface TurningProps {
+  readonly first: number;
+  /** How many stand on one page. */
+  readonly size: number;
+  readonly total: number;
+  readonly onTurn: (first: number) => void;
+}
+
+/** Pages of a list, newest first: where one is, and the way to newer and older ones. */
+export function Turning({ first, size, total, onTurn }: TurningProps) {
+  const { t } = useWords();
+  const last = Math.min(first + size, total);
+  return (
+    <>
+      <span className="note">{t('jobs.rows', { first: first + 1, last, total })}</span>
+      <button type="button" className="btn s" disabled={first === 0} onClick={() => onTurn(Math.max(0, first - size))}>
+        {t('jobs.newer')}
+      </button>
+      <button type="button" className="btn s" disabled={last >= total} onClick={() => onTurn(first + size)}>
+        {t('jobs.older')}
+      </button>
+    </>
+  );
+}

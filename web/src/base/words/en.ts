@@ -204,6 +204,8 @@ export const en = {
   'app.olderSay': 'Reload it; what you typed into a fork is kept.',
   'app.reload': 'Reload',
   'run.firstBad': 'Event {n} is the first that is not as it was sealed.',
+  'run.newer': 'A newer version of Agent Loupe wrote this run.',
+  'run.cannotCheck': 'This run cannot be checked.',
   'run.damagedOff': 'Replay and fork are off for this run.',
   'run.openWrite': 'Nobody saw the end of',
   'run.forkFrom': 'Fork from step {step}',

@@ -111,6 +111,8 @@ export const fork = {
   'fork.resultOf': 'result of step {step}',
   'fork.resultSay':
     'The result that this call shall have had, as JSON. Where it was kept, the model reads it in its history.',
+  'fork.resultTypes':
+    'It was recorded with types: {types}. An edited result is plain JSON throughout: your code gets objects with these names, not the types.',
   'fork.later': 'Change a recorded result that later calls may get',
   'fork.notCarried':
     'Steps {first} to {last} of the observed run are not carried over. Their tool results stay in the cassette.',

@@ -109,6 +109,8 @@ export const fork = {
   'fork.closeResultOf': '收起步骤 {step} {name} 的结果',
   'fork.changeResultOf': '改动结果：步骤 {step}，{name}',
   'fork.resultOf': '步骤 {step} 的结果',
+  'fork.resultTypes':
+    '录制时带有类型：{types}。编辑后的结果整体为普通 JSON：您的代码得到的是带这些名称的对象，而非这些类型。',
   'fork.resultSay': '该调用应有的结果（JSON）。若该步骤被保留，模型会在历史中读到它。',
   'fork.later': '改动之后的调用可能得到的录制结果',
   'fork.notCarried': '原始运行的步骤 {first} 至 {last} 不会带入。它们的工具结果留在卡带中。',

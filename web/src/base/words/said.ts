@@ -50,9 +50,7 @@ const zh: Said = {
     no_worker: /'(.*)'$/,
     form: /'(.*)'$/,
   },
-  sentences: [
-    [/^nearest recorded call: (\S+) in step (\d+) of (\S+)/, '最接近的录制调用：运行 $3 步骤 $2 的 $1'],
-  ],
+  sentences: [[/^nearest recorded call: (\S+) in step (\d+) of (\S+)/, '最接近的录制调用：运行 $3 步骤 $2 的 $1']],
 };
 
 const SAID: Partial<Readonly<Record<Language, Said>>> = { 'zh-CN': zh };

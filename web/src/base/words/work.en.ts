@@ -2,7 +2,7 @@
 export const work = {
   // several jobs, and one
   'jobs.count': ['{n} job', '{n} jobs'],
-  'jobs.rows': 'jobs {first} to {last} of {total}',
+  'jobs.rows': '{first} to {last} of {total}',
   'jobs.stop': 'Stop',
   'jobs.newer': 'Newer',
   'jobs.older': 'Older',
@@ -44,7 +44,6 @@ export const work = {
   'report.noneRun': 'Nobody replayed this run from the page. A replay asks no model and runs no tool.',
   'report.noneSay':
     'Open a run and press r. A replay drives today’s code over the recording; it asks no model and runs no tool.',
-  'report.newest': 'The newest {n} replays are listed.',
   'report.foot': 'A replay changes nothing in the recording. Ten replays give ten equal reports.',
   'report.unreadable': 'This report was written by another version and cannot be shown. The JSON is whole.',
   'report.col.verdict': 'Verdict',

@@ -41,7 +41,6 @@ export const work = {
   'report.offTrace': '不可用：只录制了追踪，没有可供回放的应答。',
   'report.noneRun': '还没有人从页面回放过此运行。回放不询问模型，也不执行工具。',
   'report.noneSay': '打开一个运行并按 r。回放让今天的代码走一遍录制；不询问模型，也不执行工具。',
-  'report.newest': '列出最新的 {n} 次回放。',
   'report.foot': '回放不改变录制中的任何内容。十次回放得到十份相同的报告。',
   'report.unreadable': '此报告由另一个版本写成，无法显示。其 JSON 是完整的。',
   'report.col.verdict': '结论',

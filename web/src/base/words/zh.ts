@@ -199,6 +199,8 @@ export const zh = {
   'app.olderSay': '请重新加载；分叉中输入的内容会保留。',
   'app.reload': '重新加载',
   'run.firstBad': '事件 {n} 是第一个与封存时不符的事件。',
+  'run.newer': '此运行由更新版本的 Agent Loupe 写成。',
+  'run.cannotCheck': '无法检查此运行。',
   'run.damagedOff': '此运行不能回放，也不能分叉。',
   'run.openWrite': '没有人看到其结束：',
   'run.forkFrom': '从步骤 {step} 分叉',

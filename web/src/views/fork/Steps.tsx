@@ -1,7 +1,7 @@
 import { useState } from 'react';
 import { useWords } from '../../base/words';
 import type { Draft } from '../../model/draft';
-import { type Line, linesOf, namesOf } from '../../model/kept';
+import { type Line, linesOf, namesOf, typesIn } from '../../model/kept';
 import { Failure, Loading } from '../../widgets/states';
 import { Kind, SourceTag, Tag } from '../../widgets/tags';
 import { RunText } from '../../widgets/text';
@@ -130,6 +130,7 @@ function Result({ line, dialog, draft, onChange }: PartProps & { readonly line: 
   const recorded = useResult(dialog.run_id, line.step, !line.failed);
   if (recorded.isError) return <Failure error={recorded.error} again={() => void recorded.refetch()} />;
   if (!line.failed && recorded.data === undefined) return <Loading rows={2} />;
+  const types = typesIn(recorded.data ?? 'null');
   return (
     <div className="resultbox">
       <Editor
@@ -140,6 +141,7 @@ function Result({ line, dialog, draft, onChange }: PartProps & { readonly line: 
         onChange={text => onChange({ results: withResult(draft, line.step, text) })}
       />
       <p className="note">{t('fork.resultSay')}</p>
+      {types.length > 0 && <p className="st miss">{t('fork.resultTypes', { types: types.join(', ') })}</p>}
     </div>
   );
 }

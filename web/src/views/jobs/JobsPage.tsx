@@ -7,7 +7,7 @@ import type { Job, Page } from '../../api/types';
 import { type Hint, useKeys } from '../../base/keys';
 import { useWords } from '../../base/words';
 import { JOB_STATUSES, type JobsSearch } from '../../model/addresses';
-import { Item, Menu } from '../../widgets/controls';
+import { Item, Menu, Turning } from '../../widgets/controls';
 import { JobCard } from '../../widgets/JobCard';
 import { Finder, Foot } from '../../widgets/slots';
 import { Failure, Loading } from '../../widgets/states';
@@ -48,7 +48,7 @@ export function JobsPage() {
           <h1>{t('job.title')}</h1>
           <ByStatus search={search} />
           <span className="grow" />
-          {total > LIMIT && <Turning first={first} total={total} onTurn={turn} />}
+          {total > LIMIT && <Turning first={first} size={LIMIT} total={total} onTurn={turn} />}
         </div>
       </div>
       {found.isError && <Failure error={found.error} again={() => void found.refetch()} />}
@@ -95,28 +95,6 @@ function ByStatus({ search }: { readonly search: JobsSearch }) {
         </Item>
       ))}
     </Menu>
-  );
-}
-
-interface TurningProps {
-  readonly first: number;
-  readonly total: number;
-  readonly onTurn: (first: number) => void;
-}
-
-function Turning({ first, total, onTurn }: TurningProps) {
-  const { t } = useWords();
-  const last = Math.min(first + LIMIT, total);
-  return (
-    <>
-      <span className="note">{t('jobs.rows', { first: first + 1, last, total })}</span>
-      <button type="button" className="btn s" disabled={first === 0} onClick={() => onTurn(Math.max(0, first - LIMIT))}>
-        {t('jobs.newer')}
-      </button>
-      <button type="button" className="btn s" disabled={last >= total} onClick={() => onTurn(first + LIMIT)}>
-        {t('jobs.older')}
-      </button>
-    </>
   );
 }
 

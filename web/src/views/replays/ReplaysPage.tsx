@@ -3,9 +3,10 @@ import { getRouteApi, Link, useNavigate } from '@tanstack/react-router';
 import { address, get } from '../../api/client';
 import type { Report, Reports } from '../../api/types';
 import { moment, zone } from '../../base/format';
-import type { Hint } from '../../base/keys';
+import { type Hint, useKeys } from '../../base/keys';
 import { useWords } from '../../base/words';
 import { fates, reportIn } from '../../model/report';
+import { Turning } from '../../widgets/controls';
 import { Finder, Foot } from '../../widgets/slots';
 import { Failure, Loading } from '../../widgets/states';
 import { RunText, Unknown } from '../../widgets/text';
@@ -14,19 +15,28 @@ import { VerdictBadge } from './Verdict';
 import './replays.css';
 
 const route = getRouteApi('/replays');
-const LIMIT = 200;
-const HINTS: readonly Hint[] = [{ keys: ['?'], does: 'key.all' }];
+const LIMIT = 50;
+const HINTS: readonly Hint[] = [
+  { keys: ['n', 'p'], does: 'key.pages' },
+  { keys: ['?'], does: 'key.all' },
+];
 
 /** Replays that were done from the page, newest first; of one run also where one is started. */
 export function ReplaysPage() {
   const { t } = useWords();
-  const { run } = route.useSearch();
+  const { run, first = 0 } = route.useSearch();
   const navigate = useNavigate();
   const found = useQuery({
-    queryKey: ['reports', run ?? null],
-    queryFn: ({ signal }) => get<Reports>(address('/api/reports', { run, limit: LIMIT }), signal),
+    queryKey: ['reports', run ?? null, first],
+    queryFn: ({ signal }) => get<Reports>(address('/api/reports', { run, first, limit: LIMIT }), signal),
+    placeholderData: (before, query) => (query?.queryKey[1] === (run ?? null) ? before : undefined),
   });
   const items = found.data?.items;
+  const total = found.data?.total ?? 0;
+  const turn = (to: number) => {
+    if (to >= 0 && to < total) void navigate({ to: '/replays', search: { ...(run ? { run } : {}), first: to } });
+  };
+  useKeys({ n: () => turn(first + LIMIT), p: () => turn(Math.max(0, first - LIMIT)) });
   return (
     <main className="page">
       <Finder label={t('app.find')} value="" onFind={q => void navigate({ to: '/runs', search: { q } })} />
@@ -44,6 +54,8 @@ export function ReplaysPage() {
               </Link>
             </>
           )}
+          <span className="grow" />
+          {total > LIMIT && <Turning first={first} size={LIMIT} total={total} onTurn={turn} />}
         </div>
       </div>
       {run && <Start key={run} id={run} />}
@@ -90,7 +102,6 @@ function Table({ items }: { readonly items: readonly Report[] }) {
           ))}
         </tbody>
       </table>
-      {items.length === LIMIT && <p className="note end">{t('report.newest', { n: LIMIT })}</p>}
     </>
   );
 }

@@ -1,6 +1,6 @@
 import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
-import { address, get, path } from '../../api/client';
+import { ApiError, address, get, path } from '../../api/client';
 import type { Page, RunDetail, StepHeader } from '../../api/types';
 import { useWords } from '../../base/words';
 import { Icon } from '../../widgets/Icon';
@@ -34,12 +34,26 @@ export function Strips({ run }: { readonly run: RunDetail }) {
   );
 }
 
-/** The first event that is not as it was sealed. Never shown as a divergence. */
+/** The first event that is not as it was sealed, or why that cannot be told. Never shown as a divergence. */
 function Damaged({ run }: { readonly run: RunDetail }) {
   const { t } = useWords();
   const broken = run.badges.chain === 'broken';
   const verdict = useVerdict(run.id, broken);
   const fault = verdict.data?.fault;
+  if (verdict.error instanceof ApiError) {
+    const { reason, message, hint } = verdict.error;
+    return (
+      <Strip look="error">
+        <b>{t(reason === 'version' ? 'run.newer' : 'run.cannotCheck')}</b> <RunText>{message}</RunText>
+        {hint && (
+          <>
+            {'. '}
+            <RunText>{hint}</RunText>
+          </>
+        )}
+      </Strip>
+    );
+  }
   if (!broken && !fault) return null;
   return (
     <Strip look="error" actions={<Command>{`agentloupe verify ${run.id}`}</Command>}>
