@@ -11,13 +11,14 @@ from agentloupe.words.step import Step
 
 
 @dataclass(frozen=True, slots=True)
-class Base:
+class Pair:
     a: int
+    b: str = "x"
 
 
 @dataclass(frozen=True, slots=True)
-class Pair(Base):
-    b: str = "x"
+class Longer(Pair):
+    c: int = 0
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,7 @@ class Loose:
 
 def test_an_instance_is_like_one_made_the_long_way() -> None:
     made = maker(Pair, ["b", "a"])(["y", 1])
+    assert type(made) is Pair
     assert made == Pair(1, "y")
     assert hash(made) == hash(Pair(1, "y"))
     assert replace(made, a=2) == Pair(2, "y")
@@ -48,5 +50,8 @@ def test_every_field_is_needed_and_no_other() -> None:
             maker(Pair, names)
     with pytest.raises(TypeError, match="no slot"):
         maker(Loose, ["a"])
-    with pytest.raises(ValueError, match="values"):
-        maker(Pair, ["a", "b"])([1])
+    with pytest.raises(TypeError, match="layout"):
+        maker(Longer, ["a", "b", "c"])
+    for values in ([1], [1, 2, 3]):
+        with pytest.raises(ValueError, match="takes 2 values"):
+            maker(Pair, ["a", "b"])(values)
