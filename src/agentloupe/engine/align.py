@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 __all__ = ["Item", "Pair", "align"]
 
@@ -30,8 +31,7 @@ Pair = tuple[int | None, int | None]
 """Indexes of a left and a right step; `None` where a side has no partner."""
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
+class Item(NamedTuple):
     """What alignment knows of a step.
 
     Attributes:
@@ -51,8 +51,8 @@ def align(left: Sequence[Item], right: Sequence[Item]) -> list[Pair]:
     Where several alignments are worth the same, the choice depends on what the steps are, not on which side is the left one.
     """
     if _comes_first(right, left):
-        return [(i, j) for j, i in _aligned(right, left)]
-    return _aligned(left, right)
+        return [(i, j) for j, i in _aligned(*_numbered(right, left))]
+    return _aligned(*_numbered(left, right))
 
 
 def _comes_first(one: Sequence[Item], other: Sequence[Item]) -> bool:
@@ -63,26 +63,40 @@ def _comes_first(one: Sequence[Item], other: Sequence[Item]) -> bool:
     return len(one) < len(other)
 
 
+def _numbered(left: Sequence[Item], right: Sequence[Item]) -> tuple[list[Item], list[Item]]:
+    """The items with numbers for their families and signatures, which are long and compared again and again."""
+    families: dict[Hashable, int] = {}
+    signatures: dict[Hashable, int] = {}
+    one, other = (
+        [
+            Item(families.setdefault(family, len(families)), signatures.setdefault(sign, len(signatures)), flexible)
+            for family, sign, flexible in side
+        ]
+        for side in (left, right)
+    )
+    return one, other
+
+
 def _aligned(left: Sequence[Item], right: Sequence[Item]) -> list[Pair]:
     pairs: list[Pair] = []
     todo = [(0, len(left), 0, len(right))]
     while todo:
         low, high, start, end = todo.pop()
-        block = _Block(left, right, low, high, start, end)
-        head = block.common_head()
-        pairs.extend((low + k, start + k) for k in range(head))
-        low, start = low + head, start + head
-        block = _Block(left, right, low, high, start, end)
-        tail = block.common_tail()
-        pairs.extend((high - 1 - k, end - 1 - k) for k in range(tail))
-        high, end = high - tail, end - tail
-        block = _Block(left, right, low, high, start, end)
+        while low < high and start < end and left[low].signature == right[start].signature:
+            pairs.append((low, start))
+            low, start = low + 1, start + 1
+        while low < high and start < end and left[high - 1].signature == right[end - 1].signature:
+            high, end = high - 1, end - 1
+            pairs.append((high, end))
         if low == high or start == end:
             pairs.extend((i, None) for i in range(low, high))
             pairs.extend((None, j) for j in range(start, end))
+        elif high - low == end - start == 1 and left[low].family == right[start].family:
+            pairs.append((low, start))
         elif (high - low) * (end - start) <= EXACT_CELLS:
-            pairs.extend(block.exact())
+            pairs.extend(_Block(left, right, low, high, start, end).exact())
         else:
+            block = _Block(left, right, low, high, start, end)
             anchors = block.anchors()
             if not anchors:
                 pairs.extend(block.by_position())
@@ -120,20 +134,6 @@ class _Block:
     high: int
     start: int
     end: int
-
-    def common_head(self) -> int:
-        most = min(self.high - self.low, self.end - self.start)
-        k = 0
-        while k < most and self.left[self.low + k].signature == self.right[self.start + k].signature:
-            k += 1
-        return k
-
-    def common_tail(self) -> int:
-        most = min(self.high - self.low, self.end - self.start)
-        k = 0
-        while k < most and self.left[self.high - 1 - k].signature == self.right[self.end - 1 - k].signature:
-            k += 1
-        return k
 
     def anchors(self) -> list[tuple[int, int]]:
         """Signatures that occur once on each side, kept where both orders agree."""

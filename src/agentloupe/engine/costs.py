@@ -394,12 +394,13 @@ def _step_cost(step: Step, table: PriceTable) -> Decimal | None:
     if usage is None and step.input_tokens is not None and step.output_tokens is not None:
         usage = {"input_tokens": step.input_tokens, "output_tokens": step.output_tokens}
     provider = step.attrs.get("provider")
-    names = (step.attrs.get("model"), step.model)
-    for model in dict.fromkeys(name for name in names if isinstance(name, str)):
-        cost = table.cost(model, usage, provider=provider if isinstance(provider, str) else None, at=step.started_at)
-        if cost is not None:
+    host = provider if isinstance(provider, str) else None
+    model = step.attrs.get("model")
+    if isinstance(model, str):
+        cost = table.cost(model, usage, provider=host, at=step.started_at)
+        if cost is not None or model == step.model:
             return cost
-    return None
+    return table.cost(step.model, usage, provider=host, at=step.started_at)
 
 
 def _never_billed(step: Step) -> bool:

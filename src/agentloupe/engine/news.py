@@ -45,15 +45,18 @@ class _Node:
         self.item = item
         self.value = value
         self.depth: int = before.depth + 1 if before is not None else 0
-        self.following: dict[bytes, _Node] = {}
+        self.following: dict[bytes, _Node] | None = None  # most have one list after them, or none
         self.asked = False  # a request of the run ended here
         self.text: bytes | None = None
 
     def then(self, item: bytes, value: Json) -> _Node:
         """The list with one item more: its text and its value."""
-        node = self.following.get(item)
+        following = self.following
+        if following is None:
+            following = self.following = {}
+        node = following.get(item)
         if node is None:
-            node = self.following[item] = _Node(self, item, value)
+            node = following[item] = _Node(self, item, value)
         return node
 
     def first(self, count: int) -> _Node:
@@ -116,21 +119,33 @@ def _shape_of(text: bytes) -> tuple[_Shape | None, str]:
 
 
 class Fresh:
-    """What was new in one request. Equal when the same was new."""
+    """What was new in one request: members that were set or unset, and items of growing lists. Equal when the same was new."""
 
-    __slots__ = ("parts",)
+    __slots__ = ("_parts",)
 
     def __init__(self, parts: list[tuple[str, Json]]) -> None:
-        self.parts = parts
+        self._parts = parts
+
+    @property
+    def parts(self) -> list[tuple[str, Json]]:
+        """Names and values, items of growing lists without the ids of calls; by name."""
+        return [(part[0], _compared(part)) for part in self._parts]
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Fresh) and same_value(_as_json(self.parts), _as_json(other.parts))
+        if not isinstance(other, Fresh) or len(self._parts) != len(other._parts):
+            return False
+        return all(
+            one[0] == two[0] and same_value(_compared(one), _compared(two))
+            for one, two in zip(self._parts, other._parts, strict=True)
+        )
 
     __hash__ = None  # type: ignore[assignment]  # compared, never looked up
 
 
-def _as_json(parts: list[tuple[str, Json]]) -> Json:
-    return [[name, value] for name, value in parts]
+def _compared(part: tuple[str, Json]) -> Json:
+    """What counts of a part: an item of a growing list has ids of calls, which every call gets anew."""
+    name, value = part
+    return without_ids(value) if name in GROWING else value
 
 
 def _by_name(part: tuple[str, Json]) -> str:
@@ -285,7 +300,7 @@ class News:
         node = self._told(request.its_list)
         if node is None:
             raise ValueError("a list is told by something that is none")
-        fresh: list[tuple[str, Json]] = [(name, without_ids(item)) for item in self._added(node, before.get(name))]
+        fresh: list[tuple[str, Json]] = [(name, item) for item in self._added(node, before.get(name))]
         before[name] = node
         return Fresh(fresh)
 
@@ -298,7 +313,7 @@ class News:
                 continue
             node = self._list(value) if name in SHARED_LISTS else None
             if node is not None and name in GROWING:
-                fresh += [(name, without_ids(item)) for item in self._added(node, before.get(name))]
+                fresh += [(name, item) for item in self._added(node, before.get(name))]
                 before[name] = node
                 continue
             now[name] = text_of(value) if node is None else node.whole()

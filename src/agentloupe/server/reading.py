@@ -106,8 +106,9 @@ class Opened:
         """The steps of a level and its cards, see `engine.views.layout`; the last few are kept."""
         found = self._layouts.get((inside, fold_kept))
         if found is None:
-            level = level_of(self.steps, inside)
-            found = level, units_of(level, fold_kept=fold_kept)
+            with one_generation:
+                level = level_of(self.steps, inside)
+                found = level, units_of(level, fold_kept=fold_kept)
             if len(self._layouts) >= _LAYOUTS:
                 self._layouts.clear()
             self._layouts[inside, fold_kept] = found

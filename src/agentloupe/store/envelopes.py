@@ -59,6 +59,10 @@ _BODY_LEVEL = 1
 """With the sample it makes short bodies smaller than level 3 does without one, in three quarters of the time."""
 
 
+_length, _NotReadable = zstandard.frame_content_size, zstandard.ZstdError
+"""By short names: they are looked up for every envelope of a run."""
+
+
 class _Local(threading.local):
     """Compressors are not shared between threads."""
 
@@ -114,8 +118,8 @@ def _unpacked(stored: object, plain: bytes | None, local: _Local) -> bytes:
     if plain is not None and stored.startswith(plain):
         return stored
     try:
-        if not 0 < zstandard.frame_content_size(stored) <= _LARGEST:
+        if not 0 < _length(stored) <= _LARGEST:
             raise ValueError("no length")
         return local.decompress(stored)
-    except zstandard.ZstdError as error:
+    except _NotReadable as error:
         raise ValueError("not readable") from error

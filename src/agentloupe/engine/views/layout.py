@@ -8,9 +8,8 @@ after another that follow no model step are one card, and so is a kept prefix, w
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from agentloupe.words.step import Step
 
@@ -22,8 +21,7 @@ FOLD: Final = 5
 UnitKind = Literal["question", "model", "agent", "step", "group", "kept", "limit"]
 
 
-@dataclass(frozen=True, slots=True)
-class Unit:
+class Unit(NamedTuple):
     """One card before it is filled.
 
     Attributes:
@@ -86,9 +84,10 @@ def _model(model: Step, after: Sequence[Step]) -> Iterator[Unit]:
     if not after:
         yield Unit("model", (model,), _kept(model))
         return
-    tools = tuple(step for step in after if step.kind == "tool")
+    tools = tuple([step for step in after if step.kind == "tool"])
     yield Unit("model", (model, *tools), _kept(model))
-    yield from _others([step for step in after if step.kind != "tool"])
+    if len(tools) < len(after):
+        yield from _others([step for step in after if step.kind != "tool"])
 
 
 def _others(steps: Sequence[Step]) -> Iterator[Unit]:
