@@ -16,6 +16,7 @@ from starlette.testclient import TestClient
 
 from agentloupe.ports.settings import Settings
 from agentloupe.server.app import make_app
+from agentloupe.server.reading import Reader
 from bench.agents import model_and_tool, recorded
 from bench.context import Context
 from bench.figures import Figure, Found, Peer
@@ -90,8 +91,11 @@ def measure(context: Context) -> Found:
     _healthy(context.path("start").with_suffix(".db"))
     context.say(f"a first start took {time.perf_counter() - started:.1f} s")
 
+    app = make_app(store, settings, token=None)
+    client = TestClient(app, base_url="http://127.0.0.1")
+
     def opened() -> int:
-        client = TestClient(make_app(store, settings, token=None), base_url="http://127.0.0.1")
+        app.state.context.reader = Reader(store)  # nothing of the run is kept from the time before
         for path in first:
             assert client.get(path).status_code == 200
         return 1
