@@ -6,16 +6,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeVar
 
+NOT_INSTALLED = "not installed"
 Better = Literal["less", "more"]
 Measured = TypeVar("Measured")
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """The same work done by something else, or by the bare machine, in the same run; without a value it is not installed."""
+    """The same work done by something else, or by the bare machine, in the same run; without a value `why` says why not."""
 
     name: str
     value: float | None
+    why: str = NOT_INSTALLED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

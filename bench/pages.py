@@ -10,7 +10,7 @@ from typing import Any
 from bench.drawing import curves_as_svg
 from bench.figures import Figure, figure_of
 from bench.rows import NAMES, TITLES
-from bench.runner import NOT_INSTALLED, bound, number
+from bench.runner import bound, number
 
 _ABOUT = Path(__file__).resolve().parent / "about.md"
 _PAGE, _PICTURE = "performance.md", "growth.svg"
@@ -138,7 +138,7 @@ def _section(name: str, figures: Sequence[Figure]) -> Iterator[str]:
         )
         yield f"| {' | '.join(cells)} |".replace("  ", " ")
         for peer in figure.peers:
-            measured = NOT_INSTALLED if peer.value is None else f"{number(peer.value)} {figure.unit}"
+            measured = peer.why if peer.value is None else f"{number(peer.value)} {figure.unit}"
             yield f"| &emsp;beside: {peer.name} | | {measured} | | | | |".replace("  ", " ")
     notes = [f"{figure.name}: {figure.note}" for figure in figures if figure.note]
     if notes:

@@ -15,7 +15,6 @@ from bench.figures import Curve, Figure
 from bench.rows import NAMES, TITLES
 
 Say = Callable[[str], None]
-NOT_INSTALLED = "not installed"
 
 
 def run(
@@ -99,7 +98,7 @@ def line(figure: Figure) -> str:
         word = "ok" if figure.ok else "MISSED"
         told += f"  (target {bound(figure)}, {number(figure.ratio or 0)} x, at reference pace {number(figure.paced or 0)} x)  {word}"
     for peer in figure.peers:
-        told += f"\n      {peer.name}: {NOT_INSTALLED if peer.value is None else number(peer.value)}"
+        told += f"\n      {peer.name}: {peer.why if peer.value is None else number(peer.value)}"
     return told
 
 

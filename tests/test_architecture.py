@@ -456,4 +456,4 @@ def test_lock_files_pin_with_hashes_and_nothing_else(path: Path) -> None:
 
 
 def test_lock_files_are_found() -> None:
-    assert {p.stem for p in LOCKS} >= {"dev", "bench", "local-model", "docs", "build"}
+    assert {p.stem for p in LOCKS} >= {"dev", "bench", "bench-mlflow", "bench-phoenix", "local-model", "docs", "build"}

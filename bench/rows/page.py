@@ -14,9 +14,8 @@ from agentloupe.server.app import PAGE
 from bench.agents import model_and_tool, recorded
 from bench.browser import browsing, chromium
 from bench.context import Context
-from bench.figures import Figure, Found
+from bench.figures import NOT_INSTALLED, Figure, Found
 from bench.rows.request import STEPS
-from bench.runner import NOT_INSTALLED
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,7 +13,7 @@ import pytest
 from bench import clients
 from bench.aside import Aside
 from bench.context import Context
-from bench.peers import Absent, cassettes, rewound
+from bench.peers import Absent, cassettes, rewound, servers
 from bench.timing import by_turns
 
 MODULES = {"vcrpy": "vcr", "cassetter": "cassetter", "agent-rewind": "rewind"}
@@ -86,3 +88,71 @@ def test_what_is_not_installed_is_left_out(tmp_path: Path) -> None:
 def test_what_goes_wrong_aside_is_told() -> None:
     with pytest.raises(RuntimeError, match=r"bench.peers:nothing ended: AttributeError"):
         Aside("bench.peers:nothing")
+
+
+class Scripted(servers.Phoenix):
+    """A peer whose program is a text of Python."""
+
+    script = ""
+
+    def command(self) -> list[str]:
+        return [sys.executable, "-c", self.script, str(self.port)]
+
+
+def test_a_server_is_ended_with_what_it_has_started(tmp_path: Path) -> None:
+    class Parent(Scripted):
+        script = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[2], sys.argv[1]])"
+        answering = (
+            "import http.server, sys\n"
+            "class Yes(http.server.BaseHTTPRequestHandler):\n"
+            "    def do_GET(self): self.send_response(200); self.end_headers()\n"
+            "http.server.HTTPServer(('127.0.0.1', int(sys.argv[1])), Yes).serve_forever()\n"
+        )
+
+        def command(self) -> list[str]:
+            return [*super().command(), self.answering]
+
+    server = Parent(tmp_path / "peer", 3, 1)
+    try:
+        assert server.start() > 0
+        assert len(servers.below(os.getpid())) >= 2
+    finally:
+        server.stop()
+    with pytest.raises(OSError, match=r"refused|reset"):
+        server.ask("/healthz")
+
+
+def test_a_server_that_ends_before_it_is_healthy_tells_its_last_line(tmp_path: Path) -> None:
+    class Broken(Scripted):
+        script = "print('working'); raise SystemExit('no such table')"
+
+    server = Broken(tmp_path / "peer", 3, 1)
+    with pytest.raises(servers.Late, match="ended: no such table"):
+        server.start()
+    server.stop()
+
+
+def test_a_server_that_is_not_installed_is_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(servers, "PEERS", tmp_path)
+    for kind in (servers.Phoenix, servers.Mlflow):
+        server = kind(tmp_path / f"{kind.name}-data", 3, 1)
+        with pytest.raises(Absent):
+            server.start()
+        with pytest.raises(Absent):
+            server.installed_mb()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("kind", [servers.Phoenix, servers.Mlflow])
+def test_a_server_of_others_gives_what_it_was_sent(tmp_path: Path, kind: type[servers.Peer]) -> None:
+    server = kind(tmp_path / "peer", 21, 3)
+    try:
+        server.start()
+    except Absent:
+        pytest.skip(f"{kind.title} is not installed: `make bench-peers` installs it")
+    try:
+        server.fill()
+        assert (server.headers(), server.whole(), server.listed()) == (21, 21, 4)
+    finally:
+        server.stop()
