@@ -76,7 +76,7 @@ def _ready(server: Server) -> float:
 
 def measure(context: Context) -> Found:
     """Starts one after another; then all of them run, and are asked by turns."""
-    steps, runs = context.size(_STEPS, 100) - 1, context.size(_RUNS, 5)
+    steps, runs = context.size(_STEPS, 100) - 1, context.size(_RUNS, servers.PAGE)
     ours = servers.Ours(context.path("ours"), steps, runs, opened=2 * (context.few + 1))
     others = _Others([kind(context.path(kind.name), steps, runs) for kind in (servers.Phoenix, servers.Mlflow)])
     with ExitStack() as stack:
@@ -103,11 +103,10 @@ def measure(context: Context) -> Found:
                 row="viewers", name=name, unit=unit, measured=measured, target=target, peers=peers, note=note
             )
             found.figures.append(figure)
-        listed = min(servers.PAGE, runs + 1)
         asked: tuple[tuple[str, Callable[[Server], int], int, str], ...] = (
             (f"{steps} steps opened, headers", lambda one: one.headers(), steps, "MLflow gives the whole run only"),
             (f"{steps} steps opened, what went in and out too", lambda one: one.whole(), steps, ""),
-            (f"{listed} runs of a list of {runs}", lambda one: one.listed(), listed, ""),
+            (f"{servers.PAGE} runs of a list of {runs}", lambda one: one.listed(), servers.PAGE, ""),
         )
         for name, ask, count, note in asked:
             context.say(f"asking for {name}")
