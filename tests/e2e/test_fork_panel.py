@@ -8,9 +8,11 @@ from typing import Any
 
 from playwright.sync_api import Browser, Locator, Page, expect
 
+from agentloupe.engine.project import Projector
 from agentloupe.ports.protocols import Store
 from tests.e2e.served import Served
 from tests.e2e.world import World
+from tests.made import Maker
 
 
 def opened(page: Page, server: Served, world: World) -> Locator:
@@ -86,6 +88,19 @@ def test_a_kept_result_is_changed_and_the_model_reads_the_new_one(
     made = page.url.rpartition("b=")[2].partition("&")[0]
     server.show(page, f"/runs/{made}?step=3&tab=messages")
     expect(page.get_by_role("tabpanel").get_by_text("-20 °C, storm")).to_be_visible()
+
+
+def test_an_edited_result_says_which_types_it_loses(page: Page, server: Served, store: Store) -> None:
+    made = Maker("typed-result")
+    asked: list[Any] = [{"role": "user", "content": "When?"}]
+    made.model(asked, {"role": "assistant", "content": "I look."})
+    made.call("tool", "when", {}, {"at": {"$datetime": "2026-03-01T10:00:00"}})
+    made.model(asked, {"role": "assistant", "content": "At ten."})
+    recording = made.finish()
+    store.insert("typed-result", recording.events, recording.get, Projector)
+    server.show(page, "/runs/typed-result/fork?from=2")
+    page.get_by_role("button", name="Change result of step 1, when").click()
+    expect(page.get_by_text("It was recorded with types: $datetime.")).to_be_visible()
 
 
 def test_a_tool_is_answered_by_a_stub_and_one_runs_live(page: Page, server: Served, world: World) -> None:

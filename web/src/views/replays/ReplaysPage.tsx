@@ -80,29 +80,27 @@ export function ReplaysPage() {
 function Table({ items }: { readonly items: readonly Report[] }) {
   const { t, language } = useWords();
   return (
-    <>
-      <table className="tbl tblwrap" aria-label={t('replay.title')}>
-        <thead>
-          <tr>
-            <th scope="col">{t('report.col.verdict')}</th>
-            <th scope="col">{t('runs.col.run')}</th>
-            <th scope="col">{t('report.col.level')}</th>
-            <th scope="col" className="r">
-              {t('report.col.agreed')}
-            </th>
-            <th scope="col">{t('report.col.where')}</th>
-            <th scope="col">
-              {t('report.col.at')} {zone(language)}
-            </th>
-          </tr>
-        </thead>
-        <tbody>
-          {items.map(item => (
-            <Row key={item.id} item={item} />
-          ))}
-        </tbody>
-      </table>
-    </>
+    <table className="tbl tblwrap" aria-label={t('replay.title')}>
+      <thead>
+        <tr>
+          <th scope="col">{t('report.col.verdict')}</th>
+          <th scope="col">{t('runs.col.run')}</th>
+          <th scope="col">{t('report.col.level')}</th>
+          <th scope="col" className="r">
+            {t('report.col.agreed')}
+          </th>
+          <th scope="col">{t('report.col.where')}</th>
+          <th scope="col">
+            {t('report.col.at')} {zone(language)}
+          </th>
+        </tr>
+      </thead>
+      <tbody>
+        {items.map(item => (
+          <Row key={item.id} item={item} />
+        ))}
+      </tbody>
+    </table>
   );
 }
 
