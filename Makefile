@@ -50,14 +50,17 @@ demo: $(READY)  ## record, replay, fork and compare a real agent (MODEL=scripted
 	@if [[ "$(MODEL)" == local ]]; then $(MAKE) --no-print-directory -s $(VENV)/.local-model; fi
 	@$(BIN)/agentloupe demo $(if $(MODEL),--model $(MODEL)) $(RUN_ARGS)
 
+# The browser's tests in processes of their own: what drives the browser keeps an event loop running in their thread.
+everything = if [[ "$(TEST)" == tests ]]; then $(1) tests --ignore=tests/e2e && $(1) tests/e2e; else $(1) $(TEST); fi
+
 test: $(READY) built  ## run the tests, in a browser too where Chromium is (TEST=path for one of them)
-	@$(BIN)/python -m pytest -n $(WORKERS) $(TEST) -m "not local_model and not many"
+	@$(call everything,$(BIN)/python -m pytest -n $(WORKERS) -m "not local_model and not many")
 
 test-page: $(READY) built  ## run the tests of the page in a real browser (needs Chromium; says so where it is missing)
 	@LOUPE_BROWSER_REQUIRED=1 $(BIN)/python -m pytest -n $(WORKERS) tests/e2e
 
 test-all: $(READY) built $(VENV)/.local-model  ## run the tests, also those with many examples and a real model
-	@HYPOTHESIS_PROFILE=ci $(BIN)/python -m pytest -n $(WORKERS) $(TEST)
+	@export HYPOTHESIS_PROFILE=ci; $(call everything,$(BIN)/python -m pytest -n $(WORKERS))
 
 # The same tests of model clients against the last majors on httpx; their environment is apart, since one holds one SDK.
 SDK_TESTS := $(wildcard tests/unit/test_openai_*.py tests/unit/test_sdk_*.py tests/unit/test_http_transport.py tests/unit/test_replay_T11.py tests/cases/test_case_04.py)
