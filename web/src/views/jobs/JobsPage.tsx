@@ -11,7 +11,6 @@ import { Item, Menu, Turning } from '../../widgets/controls';
 import { JobCard } from '../../widgets/JobCard';
 import { Finder, Foot } from '../../widgets/slots';
 import { Failure, Loading } from '../../widgets/states';
-import { Command } from '../../widgets/text';
 import { Links } from './Links';
 
 const route = getRouteApi('/jobs');
@@ -114,7 +113,9 @@ function None({ search }: { readonly search: JobsSearch }) {
   return (
     <div className="state">
       <p className="t2">{t('job.none')}</p>
-      <Command>agentloupe fork last --from 0</Command>
+      <Link to="/runs" search={{}} className="btn">
+        {t('state.toRuns')}
+      </Link>
     </div>
   );
 }
