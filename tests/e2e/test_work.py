@@ -111,7 +111,7 @@ def test_a_job_that_waits_for_code_names_the_command(page: Page, server: Served,
 def test_a_question_is_answered_where_it_is_asked(page: Page, server: Served, work: Work, store: Store) -> None:
     server.show(page, f"/jobs/{work.waiting}")
     expect(page.get_by_text('{"city":"Guangzhou"}')).to_be_visible()
-    expect(page.get_by_text(re.compile("Nearest: .*Shanghai"))).to_be_visible()
+    expect(page.get_by_text(re.compile("nearest recorded call: get_weather in step 2 .*Shanghai"))).to_be_visible()
     page.get_by_role("textbox", name="Result as JSON").fill('{"t": 9007199254740993}')
     page.get_by_role("textbox", name="Your name").fill("anna")
     page.get_by_role("button", name="Give this result").click()

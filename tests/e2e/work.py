@@ -130,6 +130,6 @@ def _question(parent: str) -> Asked:
         tool="get_weather",
         arguments={"city": "Guangzhou"},
         because="miss",
-        nearest='get_weather {"city": "Shanghai"}',
+        nearest='nearest recorded call: get_weather in step 2 of desk-1 (city changed: "Shanghai" -> "Guangzhou")',
         asked_at=now(),
     )

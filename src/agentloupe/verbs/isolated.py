@@ -255,6 +255,7 @@ class ReplayLaunch:
         self._file = Path(str(spec["report"]))
         self._left = ExitStack()
         self._written = False
+        self._writing = threading.Lock()
         self._over = False
         patience = spec.get("patience")
         self._patience = float(patience) if isinstance(patience, int | float) else None
@@ -320,11 +321,13 @@ class ReplayLaunch:
         """Leaves the report for the parent, whole or not at all; only the first counts."""
         if self._watch is not None:
             self._watch.stop()
-        if not self._written:
-            self._written = True
+        with self._writing:  # who comes second may end the process, and waits until the report is whole
+            if self._written:
+                return
             draft = self._file.with_suffix(".new")
             draft.write_bytes(dumps(report.as_json()))
             draft.replace(self._file)
+            self._written = True
 
     def _stopped(self) -> None:
         """The program has been told to stop; it has some seconds, unless it has ended: no thread may start then."""
