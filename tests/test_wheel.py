@@ -61,7 +61,7 @@ def test_its_samples_can_be_named_and_found(unpacked: Path, tmp_path: Path) -> N
     done = subprocess.run(
         [sys.executable, "-c", code],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(unpacked)},
+        env={**os.environ, "PYTHONPATH": str(unpacked), "PYTHONDONTWRITEBYTECODE": "1"},  # others look at what is there
         capture_output=True,
         text=True,
         check=True,
