@@ -29,6 +29,7 @@ from agentloupe.engine.tape import RecordedCall
 from agentloupe.ports import ambient, codecs, streams
 from agentloupe.ports.ambient import HasPlace, Place
 from agentloupe.ports.cancel import Cancel
+from agentloupe.ports.faultpoints import reach
 from agentloupe.ports.progress import Progress, Watch, What, tell
 from agentloupe.ports.protocols import Opening, Perform, RunWriter, Serve
 from agentloupe.ports.schedule import plain
@@ -273,6 +274,7 @@ class Forker:
         self._pen = pen
         bodies = [body for found in packed.values() for body in found.bodies]
         pen.begin(self._started(opening), self.prefix.drafts, bodies)
+        reach("fork.after_prefix")
         kept = plan.cut.kept() if own and plan.cut.call is not None else []
         late = [turn for call in kept for turn in call.turns_from(plan.cut.sequence)]
         if late:

@@ -22,6 +22,7 @@ from agentloupe.engine.privacy import Rules, Scrubbed, by_name, by_position, not
 from agentloupe.engine.streaming import Arriving, facts_of_stream, status_of_stream
 from agentloupe.engine.toolwatch import SeenResult, ToolWatch
 from agentloupe.ports import ambient, codecs
+from agentloupe.ports.faultpoints import reach
 from agentloupe.ports.pack import Look, Packer
 from agentloupe.ports.protocols import Perform, RunWriter
 from agentloupe.ports.schedule import plain
@@ -337,7 +338,6 @@ class Recorder:
                 seen = turn.arriving.seen
                 self._ended(turn, perform, replace(seen, how="left_early"))
 
-    # --- the run, seen from outside -----------------------------------------------------------------------------------
     # --- the schedule -------------------------------------------------------------------------------------------------
 
     def log(self, type: str, lane: str, facts: Attrs) -> None:
@@ -479,8 +479,10 @@ class Recorder:
         if clean.removed:
             attrs["removed"] = list[Json](clean.removed)
         outcome = Outcome(status=status, output=clean.value, attrs=attrs)
+        reach("run.before_finish")
         with self._lock:
             self._book.append(self._scribe.finished(outcome, ambient.now()), last=True)
+        reach("run.after_finish")
 
     def _end_facts(self, facts: Attrs) -> dict[str, Json]:
         """What is said of the run when it ends."""
@@ -545,8 +547,10 @@ class Recorder:
             else:
                 turn.recorded = self._book.append(entry, hold=call.effect != "write")
             self._going_on[turn.place.call_id] = perform
-            if not turn.recorded and call.effect == "write":
-                self._not_durable(turn, entry)
+            if call.effect == "write":
+                if not turn.recorded:
+                    self._not_durable(turn, entry)
+                reach("effect.after_intent")
         self._check_book()
 
     def _looked(self, turn: _Turn) -> Look | None:
@@ -641,6 +645,8 @@ class Recorder:
         if not call.cheap and call.kind not in _SAID:
             attrs["ms"] = round(took, 3)
         outcome = Outcome(status=status, output=clean.value, attrs=attrs)
+        if call.effect == "write":
+            reach("effect.after_effect")
         with self._lock:
             self._going_on.pop(turn.place.call_id, None)
             self._streams.pop(turn.place.call_id, None)
@@ -649,6 +655,8 @@ class Recorder:
             rest = None if turn.arriving is None else self._rest_of_stream(turn, turn.arriving, attrs)
             closed = self._scribe.closed(call, turn.place, turn.key, outcome, ambient.now())
             self._book.append(closed if rest is None else entries([rest, closed]))
+        if call.effect == "write":
+            reach("effect.after_outcome")
         self._check_book()
 
     def _late(self, call: Call) -> None:

@@ -22,6 +22,7 @@ from agentloupe.engine.serving import LaneCursor
 from agentloupe.engine.tape import PATCHED, RecordedCall, Tape, outer_of
 from agentloupe.ports import ambient, codecs
 from agentloupe.ports.ambient import HasPlace, Place
+from agentloupe.ports.faultpoints import reach
 from agentloupe.ports.protocols import Perform, RunWriter, Serve
 from agentloupe.ports.schedule.core import STUCK_AFTER, Mode, Schedule
 from agentloupe.ports.scribe import Scribe
@@ -495,6 +496,7 @@ class Resumer(Recorder):
                 **self._attempt.facts,
             }
             self._book.append(self._scribe.attempted(facts, self._attempt.bodies, ambient.now()))
+            reach("resume.after_attempt")
             for mark in self._early:
                 super().log(*mark)
             self._check_book()

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from agentloupe.ports import ambient
+from agentloupe.ports.faultpoints import reach
 from agentloupe.words.errors import LoupeError, Refused
 from agentloupe.words.ledger import RECEIPTS
 
@@ -29,8 +30,10 @@ def write_folder(folder: Path, files: Mapping[str, Iterable[bytes]], receipts: M
         (beside / RECEIPTS).mkdir(parents=True)
         for name, data in receipts.items():
             size += _written(beside / RECEIPTS / name, (data,))
+        reach("ledger.after_receipts")
         for name, parts in files.items():
             size += _written(beside / name, parts)
+        reach("ledger.before_rename")
         beside.rename(folder)
     except OSError as wrong:
         raise _unwritable(folder, wrong) from wrong
@@ -48,6 +51,7 @@ def write_file(path: Path, data: bytes) -> None:
     beside = path.with_name(f".{path.name}.{ambient.random_hex(8)}.part")
     try:
         _written(beside, (data,))
+        reach("file.before_rename")
         beside.replace(path)
     except OSError as wrong:
         raise _unwritable(path, wrong) from wrong

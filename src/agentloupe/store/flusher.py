@@ -9,6 +9,7 @@ import weakref
 from contextlib import suppress
 from typing import Protocol
 
+from agentloupe.ports.faultpoints import reach
 from agentloupe.ports.surroundings import outside
 from agentloupe.words.errors import LoupeError
 
@@ -93,6 +94,7 @@ class Flusher:
             self._wanted.clear()
         failed: list[_Flushes] = []
         for writer in writers:
+            reach("flusher.before_flush")
             try:
                 writer.flush()
             except Exception:  # noqa: BLE001  # whatever it is, the next append of its owner tries again, and tells

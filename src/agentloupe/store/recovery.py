@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from agentloupe.ports.faultpoints import reach
 from agentloupe.ports.protocols import NewFold
 from agentloupe.store import bodies as body_rows
 from agentloupe.store.database import Connection, Database
@@ -55,6 +56,8 @@ def _recover(db: Database, rid: int, path: Path, new_fold: NewFold | None, gone:
             _settle(conn, rid, found)
             if new_fold is not None:
                 rebuild(conn, rid, run_id, read_events(conn, rid, run_id)[0], new_fold)
+        reach("recover.before_commit")
+    reach("recover.after_commit")
     if found.whole:
         remove(path)
     else:

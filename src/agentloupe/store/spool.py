@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentloupe.ports.ambient import random_hex
+from agentloupe.ports.faultpoints import reach
 from agentloupe.ports.pack import Body, needs
 from agentloupe.store.faults import of_a_file
 from agentloupe.store.sealing import Sealed
@@ -69,12 +70,15 @@ class Spool:
             StoreFull, StoreReadOnly, StoreError: nothing was written.
         """
         frame = _frame(sealed, bodies)
+        reach("spool.before_frame")
         try:
             written = os.write(self._file, frame)
             if written != len(frame):
                 raise OSError(28, os.strerror(28))  # a disk that fills up takes a part
+            reach("spool.after_frame")
             if sync:
                 self._sync()
+                reach("spool.after_sync")
         except OSError as error:
             self._back()
             raise of_a_file(error, self.path, self._database) from error

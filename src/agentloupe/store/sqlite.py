@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
+from agentloupe.ports.faultpoints import reach
 from agentloupe.ports.protocols import Fold, NewFold, RunWriter, Size
 from agentloupe.ports.recording import GetBodies, Recording, Texts
 from agentloupe.store import bodies as body_rows
@@ -109,6 +110,7 @@ class SqliteStore:
             except sqlite3.IntegrityError as error:
                 raise _exists(run_id) from error
         assert rid is not None
+        reach("start.after_row")
         return self._writer(rid, run_id, owner, Head(0, GENESIS), new_fold)
 
     def take_over(self, run_id: str, new_fold: NewFold, *, owner: Owner, force: bool = False) -> RunWriter:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from agentloupe.ports.faultpoints import reach
 from agentloupe.ports.pack import Body
 from agentloupe.ports.protocols import Durability, Fold
 from agentloupe.ports.schedule import plain
@@ -243,12 +244,17 @@ class SqliteWriter:
             with self._db.transaction(full=full) as conn:
                 done = self._settled_by_others(conn, sealed)
                 self._move_head(conn, sealed.head, row)
+                reach("settle.after_head")
                 linked = self._put_bodies(conn, sealed.events, prepared)
+                reach("settle.after_bodies")
                 put_events(conn, self._rid, after(sealed, done))
+                reach("settle.after_events")
                 change = self._projection.write(conn, delta)
+                reach("settle.before_commit")
         except OwnerAlive as lost:
             self._lost = lost
             raise
+        reach("settle.after_commit")
         self._projection.keep(change, delta.run)
         self._fold, self._status = fold, delta.run.status
         self._head = self._settled = sealed.head

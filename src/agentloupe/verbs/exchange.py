@@ -24,6 +24,7 @@ from agentloupe.exporters.jsonl import JsonLinesExporter
 from agentloupe.exporters.loupe_file import LoupeFileExporter
 from agentloupe.importers import detect
 from agentloupe.ports import ambient, codecs
+from agentloupe.ports.faultpoints import reach
 from agentloupe.ports.protocols import Exporter, ImportedRun, Store
 from agentloupe.ports.recording import Recording
 from agentloupe.verbs.sessions import rules_of, settings_here
@@ -323,6 +324,7 @@ def _replace(path: Path, exporter: Exporter, recording: Recording) -> int:
             out.flush()
             os.fsync(out.fileno())
             size = out.tell()
+        reach("export.before_rename")
         beside.replace(path)
     except OSError as wrong:
         raise LoupeError(f"{path} cannot be written: {wrong.strerror or wrong}", reason="unwritable") from wrong

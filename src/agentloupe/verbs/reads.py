@@ -18,6 +18,7 @@ from typing import Any, TypeVar, cast, overload
 
 from agentloupe.engine.tape import PATCHED
 from agentloupe.ports import ambient, codecs
+from agentloupe.ports.faultpoints import reach
 from agentloupe.words.call import Call, Kind
 from agentloupe.words.jsontext import Json
 
@@ -236,7 +237,9 @@ def check(name: str, passed: bool, details: object = None) -> bool:
         decode=lambda _: passed,
         lost=_lost(encoded),
     )
-    return ambient.call(call, lambda: passed)
+    ambient.call(call, lambda: passed)
+    reach("check.after_check")
+    return passed
 
 
 def patched(change: str) -> bool:

@@ -25,6 +25,7 @@ from agentloupe.engine.resumer import Attempt, Resumer, check_resumable
 from agentloupe.engine.tape import Tape, read_tape
 from agentloupe.engine.verify import verify
 from agentloupe.ports import ambient
+from agentloupe.ports.faultpoints import reach
 from agentloupe.ports.protocols import Opener, Opening, Provider, RunWriter, Session, Store
 from agentloupe.verbs import launch
 from agentloupe.verbs.api import open_store, resolve
@@ -156,6 +157,7 @@ def _loop_resumed(
     _check_first(store, run_id, force)
     made = prepared(store, tape, provider, wishes)
     writer = store.take_over(run_id, Projector, owner=this_process(), force=force)
+    reach("resume.after_owner")
     try:
         taken = snapshot_of(settings_here(), _opening(tape))
         attempt = Attempt(bodies={"snapshot": scrub(taken, rules_in(tape)).value})
@@ -231,6 +233,7 @@ class _Taken:
         self.store = store
         self.argv = argv
         writer = store.take_over(run_id, Projector, owner=this_process(), force=force)
+        reach("resume.after_owner")
         try:
             self.tape = _whole_tape(store, run_id)
             self.resumer = _resumer(writer, self.tape, argv)

@@ -15,6 +15,7 @@ from agentloupe.engine import project
 from agentloupe.engine.privacy import Rules, scrub, scrub_text
 from agentloupe.engine.recorder import Recorder, error_name, status_of, unrecordable_in, what_is_lost
 from agentloupe.ports import ambient, codecs
+from agentloupe.ports.faultpoints import reach
 from agentloupe.ports.protocols import Boundary, Opening, RunWriter, Session, Store
 from agentloupe.ports.schedule.core import Schedule
 from agentloupe.ports.scribe import Scribe, Started
@@ -359,6 +360,7 @@ def end_left(store: Store, run_id: str, ends: Mapping[str, Attrs], code: int) ->
     """
     from agentloupe.store.owners import this_process
 
+    reach("run.handed_over")
     started = store.events(run_id, limit=1)[0]
     writer = store.take_over(run_id, project.Projector, owner=this_process())
     status: OutcomeStatus = "error" if code else "ok"

@@ -21,6 +21,7 @@ from typing import Any, Final, Literal, cast
 from agentloupe.engine.policy import Given, Question
 from agentloupe.ports.ambient import now, random_hex
 from agentloupe.ports.cancel import Cancel
+from agentloupe.ports.faultpoints import reach
 from agentloupe.ports.jobs import Asked, Job, Jobs, JobStatus, Worker
 from agentloupe.ports.progress import Progress
 from agentloupe.ports.protocols import Store
@@ -120,13 +121,16 @@ class Workbench:
                     self.jobs.hello(self.worker)
 
     def _do(self, job: Job) -> None:
+        reach("job.after_claim")
         cancel = Cancel()
         with self._lock:
             self._held[job.id] = cancel
         try:
             status, changes = _Doing(self, job, cancel).done()
+            reach("job.after_work")
             if not self._over.is_set():
                 self.jobs.tell(job.id, self.worker.id, status=status, **changes)
+            reach("job.after_finish")
         except OwnerAlive:
             _LOG.warning("job %s is another worker's now", job.id)
         except Exception as wrong:  # noqa: BLE001  # the thread goes on with the next job
@@ -263,6 +267,7 @@ class _Doing:
         while True:
             answered = self.bench.jobs.answered(asked.id)
             if answered is not None:
+                reach("job.after_answer")
                 value: Json = {"error": answered.value} if answered.failed else answered.value
                 return Given(value, by=answered.by)
             if self.cancel.cancelled:
