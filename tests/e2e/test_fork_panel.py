@@ -74,6 +74,16 @@ def test_messages_tools_and_other_members_are_changed(page: Page, server: Served
     assert sorted(str(one["path"]) for one in run.overrides) == ["messages[1]", "messages[2]", "tool_choice", "tools"]
 
 
+def test_a_fault_in_a_tab_that_is_not_open_is_marked_on_the_tab(page: Page, server: Served, world: World) -> None:
+    opened(page, server, world)
+    pressed(page, "Parts of the request", "Other JSON")
+    typed(page, "Other JSON, edited here", "[")
+    pressed(page, "Parts of the request", "Messages")
+    tabs = page.get_by_role("group", name="Parts of the request")
+    expect(tabs.get_by_role("button", name="Other JSON 1 fault")).to_be_visible()
+    expect(tabs.get_by_role("button", name=re.compile("fault"))).to_have_count(1)
+
+
 def test_a_kept_result_is_changed_and_the_model_reads_the_new_one(
     page: Page, server: Served, world: World, store: Store
 ) -> None:

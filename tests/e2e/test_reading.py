@@ -124,7 +124,26 @@ def test_language_and_theme_are_kept(page: Page, server: Served) -> None:
 def test_an_unknown_run_is_told_with_a_way_out(page: Page, server: Served) -> None:
     server.show(page, "/runs/nobody-knows-it")
     expect(page.get_by_role("alert")).to_contain_text("nobody-knows-it")
-    expect(page.get_by_role("button", name="Try again")).to_be_visible()
+    expect(page.get_by_role("button", name="Try again")).not_to_be_visible()
+    page.get_by_role("alert").get_by_role("link", name="Go to the runs").click()
+    expect(page.get_by_role("heading", name="Runs")).to_be_visible()
+
+
+@pytest.mark.parametrize(
+    ("asked", "heading"),
+    [
+        ("/jobs?status=bogus", "Jobs"),
+        ("/runs?status=bogus&coverage=most&since=ever", "Runs"),
+        ("/replays?first=-1", "Replays"),
+    ],
+)
+def test_an_address_made_by_hand_is_read_as_far_as_it_makes_sense(
+    page: Page, server: Served, asked: str, heading: str
+) -> None:
+    server.show(page, asked)
+    expect(page.get_by_role("heading", name=heading)).to_be_visible()
+    expect(page.get_by_role("alert")).not_to_be_visible()
+    page.wait_for_function("location.search === ''")
 
 
 def test_a_filter_without_hits_names_itself_and_offers_to_go(page: Page, server: Served) -> None:

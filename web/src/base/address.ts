@@ -28,8 +28,8 @@ export function many(value: unknown): readonly string[] {
   return [value].flat().filter((item): item is string => typeof item === 'string' && item !== '');
 }
 
-/** A whole number that is not negative. */
+/** A whole number that is not negative, as text or read already. */
 export function whole(value: unknown): number | undefined {
-  const text = one(value);
+  const text = one(typeof value === 'number' ? String(value) : value);
   return text !== undefined && /^\d{1,15}$/.test(text) ? Number(text) : undefined;
 }

@@ -1,13 +1,11 @@
 import { many, one, whole } from '../base/address';
 
-/** What the addresses of the page say; anything else in them is left out. */
+/**
+ * What the addresses of the page say. Each reader names all its members, undefined ones too: what it left out the router
+ * would take from the address as it stands there.
+ */
 
 type Raw = Record<string, unknown>;
-
-/** A document without the members that are undefined, so that they do not appear in an address. */
-function said<T extends object>(found: T): { [K in keyof T]?: Exclude<T[K], undefined> } {
-  return Object.fromEntries(Object.entries(found).filter(([, value]) => value !== undefined)) as never;
-}
 
 export const FILTERS = [
   'agent',
@@ -21,83 +19,104 @@ export const FILTERS = [
   'forks',
   'q',
 ] as const;
-export type Filter = (typeof FILTERS)[number];
+type Filter = (typeof FILTERS)[number];
 
-export type RunsSearch = { readonly [K in Filter]?: string } & { readonly sel?: readonly string[] };
+export const SINCE = ['hour', 'day', 'week'] as const;
+export const COVERAGES = ['full', 'control_flow', 'limited_replay', 'trace_only', 'lossy'] as const;
+const STATUSES = ['running', 'waiting', 'ok', 'error', 'cancelled', 'interrupted'] as const;
+
+export type RunsSearch = { readonly [K in Filter]?: string | undefined } & {
+  readonly sel?: readonly string[] | undefined;
+  readonly coverage?: (typeof COVERAGES)[number] | undefined;
+};
 
 export function runsSearch(raw: Raw): RunsSearch {
-  const filters = Object.fromEntries(FILTERS.map(name => [name, one(raw[name])]));
+  const filters: RunsSearch = Object.fromEntries(FILTERS.map(name => [name, one(raw[name])]));
   const sel = many(raw['sel']);
-  return said({ ...filters, sel: sel.length ? sel : undefined });
+  return {
+    ...filters,
+    since: moment(one(raw['since'])),
+    status: among(STATUSES, raw['status']),
+    coverage: among(COVERAGES, raw['coverage']),
+    misses: among(['1'], raw['misses']),
+    forks: among(['1'], raw['forks']),
+    sel: sel.length ? sel : undefined,
+  };
+}
+
+function among<T extends string>(known: readonly T[], value: unknown): T | undefined {
+  return known.find(name => name === one(value));
+}
+
+/** A word for a time before now, or a time. */
+function moment(text: string | undefined): string | undefined {
+  return among(SINCE, text) ?? (Number.isNaN(Date.parse(text ?? '')) ? undefined : text);
 }
 
 export const TABS = ['overview', 'messages', 'context', 'diff', 'raw', 'events'] as const;
 export type Tab = (typeof TABS)[number];
 
 export interface RunSearch {
-  readonly step?: number;
-  readonly tab?: Tab;
-  readonly side?: 'tree';
-  readonly q?: string;
+  readonly step?: number | undefined;
+  readonly tab?: Tab | undefined;
+  readonly side?: 'tree' | undefined;
+  readonly q?: string | undefined;
 }
 
 export function runSearch(raw: Raw): RunSearch {
-  return said({
+  return {
     step: whole(raw['step']),
-    tab: TABS.find(tab => tab === one(raw['tab'])),
-    side: one(raw['side']) === 'tree' ? ('tree' as const) : undefined,
+    tab: among(TABS, raw['tab']),
+    side: among(['tree'], raw['side']),
     q: one(raw['q']),
-  });
+  };
 }
 
 export interface CompareSearch {
-  readonly a?: string;
-  readonly b?: string;
-  readonly only?: 'differences';
-  readonly row?: number;
+  readonly a?: string | undefined;
+  readonly b?: string | undefined;
+  readonly only?: 'differences' | undefined;
+  readonly row?: number | undefined;
 }
 
 export function compareSearch(raw: Raw): CompareSearch {
-  return said({
+  return {
     a: one(raw['a']),
     b: one(raw['b']),
-    only: one(raw['only']) === 'differences' ? ('differences' as const) : undefined,
+    only: among(['differences'], raw['only']),
     row: whole(raw['row']),
-  });
+  };
 }
 
 export interface SummarySearch {
-  readonly run?: readonly string[];
+  readonly run?: readonly string[] | undefined;
 }
 
 export function summarySearch(raw: Raw): SummarySearch {
   const runs = many(raw['run']);
-  return said({ run: runs.length ? runs : undefined });
+  return { run: runs.length ? runs : undefined };
 }
 
-export function lineageSearch(raw: Raw): { readonly run?: string } {
-  return said({ run: one(raw['run']) });
+export function lineageSearch(raw: Raw): { readonly run?: string | undefined } {
+  return { run: one(raw['run']) };
 }
 
-export function replaysSearch(raw: Raw): { readonly run?: string; readonly first?: number } {
-  return said({ run: one(raw['run']), first: whole(raw['first']) });
+export function replaysSearch(raw: Raw): { readonly run?: string | undefined; readonly first?: number | undefined } {
+  return { run: one(raw['run']), first: whole(raw['first']) };
 }
 
-/**
- * Where a fork is cut; the router reads an address again after it was read, so that a number comes too. Undefined stands
- * there, since what is left out would be taken as the address has it.
- */
+/** Where a fork is cut. */
 export function forkSearch(raw: Raw): { readonly from?: number | 'start' | undefined } {
-  return { from: one(raw['from']) === 'start' ? 'start' : whole(String(raw['from'])) };
+  return { from: one(raw['from']) === 'start' ? 'start' : whole(raw['from']) };
 }
 
 export const JOB_STATUSES = ['queued', 'running', 'waiting', 'rate_limited', 'done', 'failed', 'cancelled'] as const;
 
 export interface JobsSearch {
-  readonly status?: (typeof JOB_STATUSES)[number];
-  readonly first?: number;
+  readonly status?: (typeof JOB_STATUSES)[number] | undefined;
+  readonly first?: number | undefined;
 }
 
 export function jobsSearch(raw: Raw): JobsSearch {
-  return said({ status: JOB_STATUSES.find(status => status === one(raw['status'])), first: whole(raw['first']) });
+  return { status: among(JOB_STATUSES, raw['status']), first: whole(raw['first']) };
 }

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { Job } from '../api/types';
-import { outcomeOf, quoted, workerCommand } from './jobs';
+import { outcomeOf, quoted } from './jobs';
 
 const FORK = {
   kind: 'fork',
@@ -38,8 +38,6 @@ describe('a command', () => {
   it('is not extended by text of a run', () => {
     expect(quoted('my_app.agents:desk')).toBe('my_app.agents:desk');
     expect(quoted("x; rm -rf '~'")).toBe(`'x; rm -rf '"'"'~'"'"''`);
-    expect(workerCommand('my_app.agents:desk')).toBe('agentloupe worker my_app.agents:desk');
-    expect(workerCommand(undefined)).toBe('agentloupe worker MODULE');
     expect(quoted('a\nb')).toBe("'a\nb'");
   });
 });

@@ -16,11 +16,6 @@ export function outcomeOf(job: Pick<Job, 'kind' | 'status' | 'parent' | 'run_ids
   return { see: 'summary', runs: [job.parent, ...job.run_ids] };
 }
 
-/** The command that starts a worker with the code of a run, as far as its recording tells. It is shown, never run. */
-export function workerCommand(entry: unknown): string {
-  return `agentloupe worker ${typeof entry === 'string' ? quoted(entry) : 'MODULE'}`;
-}
-
 /** A word as a shell takes it: text of a run must not become a second command. */
 export function quoted(word: string): string {
   return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'"'"'`)}'`;

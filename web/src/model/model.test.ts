@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { Card, ModelCard } from '../api/types';
-import { runSearch, runsSearch, summarySearch } from './addresses';
+import { searchText } from '../base/address';
+import { forkSearch, jobsSearch, runSearch, runsSearch, summarySearch } from './addresses';
 import { callsOf, cardFor, cutAbove, span as spanOf } from './cards';
 import { colourOf, slices } from './context';
 import { shortened, wordsApart } from './diff';
@@ -47,6 +48,22 @@ describe('addresses', () => {
       side: 'tree',
     });
     expect(runSearch({ step: 'NaN', tab: 'nothing' })).toEqual({});
+    expect(forkSearch({ from: 'start' })).toEqual({ from: 'start' });
+    expect(forkSearch({ from: '3' })).toEqual(forkSearch({ from: 3 }));
+  });
+
+  it('put undefined over what the address has, since the router adds what is left out', () => {
+    const raw = { status: 'bogus', first: '-1' };
+    expect({ ...raw, ...jobsSearch(raw) }).toEqual({ status: undefined, first: undefined });
+    expect(searchText({ ...raw, ...jobsSearch(raw) })).toBe('');
+    const runs = { status: 'bogus', coverage: 'most', misses: 'yes', since: 'ever' };
+    expect(searchText({ ...runs, ...runsSearch(runs) })).toBe('');
+    expect(runsSearch({ status: 'ok', coverage: 'full', forks: '1', since: '2026-04-01' })).toEqual({
+      status: 'ok',
+      coverage: 'full',
+      forks: '1',
+      since: '2026-04-01',
+    });
   });
 
   it('keep lists', () => {

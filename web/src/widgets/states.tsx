@@ -1,7 +1,7 @@
 import { Component, type ReactNode, useEffect, useState } from 'react';
 import { ApiError, Unreachable } from '../api/client';
 import { useWords } from '../base/words';
-import { reasonIn } from '../base/words/said';
+import { reasonIn, saysAll, whyIn } from '../base/words/said';
 import { Icon } from './Icon';
 
 interface FailureProps {
@@ -10,24 +10,32 @@ interface FailureProps {
   readonly children?: ReactNode;
 }
 
-/** What happened, what it means, the way out. */
+/** Refusals that come again however often one asks: the question is wrong, or there is nothing of that name. */
+const LASTING = [400, 404, 405, 413, 422];
+
+/** What happened, what it means, the way out: another try where it may help, else the way back. */
 export function Failure({ error, again, children }: FailureProps) {
   const { t } = useWords();
   const { title, hint } = useSaid(error);
+  const lasting = error instanceof ApiError && LASTING.includes(error.status);
   return (
     <div className="state" role="alert">
       <p className="st error">
         <Icon sign="error" />
         <b>{title}</b>
       </p>
-      {hint && <p className="t2">{hint}</p>}
+      {hint && (
+        <p className="t2" lang="en">
+          {hint}
+        </p>
+      )}
       {children}
-      {error instanceof ApiError && error.status === 404 && (
+      {lasting && (again || error.status === 404) && (
         <a className="btn" href="/runs">
           {t('state.toRuns')}
         </a>
       )}
-      {again && (
+      {again && !lasting && (
         <button type="button" className="btn" onClick={again}>
           {t('state.retry')}
         </button>
@@ -42,11 +50,11 @@ function useSaid(error: unknown): { readonly title: string; readonly hint: strin
   if (!(error instanceof ApiError))
     return { title: t('state.broke'), hint: error instanceof Error ? error.message : null };
   if (error.status === 401) return { title: t('state.unauthorized'), hint: t('state.unauthorized.hint') };
-  const said = reasonIn(language, error.reason);
   // A hint that names a request is for programs.
   const hint = error.hint?.startsWith('GET /') ? null : error.hint;
-  if (said === null) return { title: error.message, hint };
-  return { title: said, hint: [error.message, hint].filter(text => text !== null).join(' · ') };
+  const repeated = reasonIn(language, error.reason) !== null && !saysAll(language, error.reason);
+  const more = [repeated ? error.message : null, hint].filter(text => text !== null).join(' · ');
+  return { title: whyIn(language, error.reason, error.message), hint: more || null };
 }
 
 const SLOW = 2000;

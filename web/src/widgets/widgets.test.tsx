@@ -86,11 +86,20 @@ describe('controls', () => {
 describe('a failure', () => {
   it('says what the server said, and the way out', () => {
     const again = vi.fn();
-    render(<Failure error={new ApiError(404, 'run_not_found', 'no run x', 'list them')} again={again} />);
-    expect(screen.getByRole('alert').textContent).toContain('no run xlist them');
+    render(<Failure error={new ApiError(503, 'store_busy', 'the store is busy', 'wait')} again={again} />);
+    expect(screen.getByRole('alert').textContent).toContain('the store is busywait');
     fireEvent.click(screen.getByRole('button', { name: 'Try again' }));
     expect(again).toHaveBeenCalled();
   });
+
+  it.each([400, 404, 422])(
+    'offers the way back instead of another try where a refusal would come again: %d',
+    status => {
+      render(<Failure error={new ApiError(status, 'asked_wrong', 'no', null)} again={vi.fn()} />);
+      expect(screen.queryByRole('button')).toBeNull();
+      expect(screen.getByRole('link', { name: 'Go to the runs' })).toBeTruthy();
+    },
+  );
 
   it('leads to the runs from what is not there, and keeps the advice for programs to itself', () => {
     render(<Failure error={new ApiError(404, 'run_not_found', 'no run x', 'GET /api/runs lists what there is')} />);

@@ -12,7 +12,7 @@ from agentloupe.engine.views.documents import plain
 from agentloupe.ports.recording import Recording
 from agentloupe.server.context import Context, First, Here, RunId
 from agentloupe.server.documents import page, run_document, run_short
-from agentloupe.server.jobs import replay_badge
+from agentloupe.server.jobs import command_for, replay_badge
 from agentloupe.server.reply import reply
 from agentloupe.server.schemas import runs as schemas
 from agentloupe.verbs.choosing import chosen_runs
@@ -107,6 +107,7 @@ def one_run(here: Here, run_id: RunId) -> Response:
         "whole": _totals(run.total_input_tokens, run.total_output_tokens, run.cost),
         "new": _totals(run.new_input_tokens, run.new_output_tokens, run.new_cost),
         "kept_steps": kept,
+        "worker_command": command_for(here, run),
     }
     document: dict[str, Any] = {**run_document(here, run), **more}
     document["badges"]["replay"] = replay_badge(here, run.id)

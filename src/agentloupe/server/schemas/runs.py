@@ -146,6 +146,10 @@ class RunDetail(Run):
     whole: Totals
     new: Totals
     kept_steps: int = Field(description="Steps that were kept from the parent.")
+    worker_command: str = Field(
+        description="What to type in the project's folder to start a worker that has the run's agent. It is never run here.",
+        examples=["agentloupe worker my_app.agents"],
+    )
 
 
 class Tags(Document):

@@ -76,6 +76,7 @@ export const fork = {
   'fork.lines': '+{added} −{removed} lines',
   'fork.changed': 'changed',
   'fork.gone': 'taken out',
+  'fork.faults': ['{n} fault', '{n} faults'],
   'fork.new': 'new',
   'fork.addMessage': 'Add message',
   'fork.addTool': 'Add tool',

@@ -76,6 +76,7 @@ export const fork = {
   'fork.lines': '+{added} −{removed} 行',
   'fork.changed': '已改动',
   'fork.gone': '已删去',
+  'fork.faults': '{n} 处错误',
   'fork.new': '新增',
   'fork.addMessage': '添加消息',
   'fork.addTool': '添加工具',

@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { reasonIn, sentenceIn, whyIn } from './said';
+import { reasonIn, saysAll, sentenceIn, whyIn } from './said';
 
 const API = readFileSync(join(import.meta.dirname, '../../api/openapi.json'), 'utf8');
 /** The codes that the server's description names for its reasons. */
@@ -23,9 +23,20 @@ describe('what the server says', () => {
   it('is said in Chinese in a sentence that has no code, as long as the engine writes it so', () => {
     const cassette = join(import.meta.dirname, '../../../../src/agentloupe/engine/cassette.py');
     expect(readFileSync(cassette, 'utf8')).toContain('nearest recorded call: ');
-    const said = 'nearest recorded call: look_up in step 2 of desk-1 (arguments)';
-    expect(sentenceIn('zh-CN', said)).toMatch(/\p{Script=Han}.*desk-1.*look_up/u);
+    const said = 'nearest recorded call: look_up in step 2 of desk-1 (city changed: "a" -> "b"; unit added: 1)';
+    expect(sentenceIn('zh-CN', said)).toBe(
+      '最接近的录制调用：运行 desk-1 步骤 2 的 look_up (city 改为不同的值："a" -> "b"; 新增 unit：1)',
+    );
     expect(sentenceIn('en', said)).toBe(said);
+    expect(sentenceIn('zh-CN', 'nearest recorded call: look_up in desk-1')).toMatch(/^\p{Script=Han}/u);
+    expect(sentenceIn('zh-CN', 'my text; it changed: no')).toBe('my text; it changed: no');
+  });
+
+  it('does not repeat in English what a name behind the reason says', () => {
+    expect(whyIn('zh-CN', 'run_not_found', "no run 'desk-1'")).toBe('没有此运行：desk-1');
+    expect(whyIn('zh-CN', 'step_not_found', 'desk-1 has no step 12')).toBe('没有此步骤：12');
+    expect(saysAll('zh-CN', 'run_not_found')).toBe(true);
+    expect(saysAll('zh-CN', 'damaged')).toBe(false);
   });
 
   it('keeps names and causes, and stays as it is where it is not known', () => {

@@ -3,9 +3,9 @@ import type { Language } from './index';
 /** What the server says in English, by its stable codes, in other languages. What is not here stays English. */
 interface Said {
   readonly reasons: Readonly<Record<string, string>>;
-  /** Where in the English text stands what is no sentence: a name, a cause. It is said behind the reason. */
+  /** Where in the English text stands what is no sentence: a name, a cause. It is said behind the reason, and that is all. */
   readonly details: Readonly<Record<string, RegExp>>;
-  /** Sentences that have no code. */
+  /** Sentences that have no code; each is the whole text, or a part of it that stands alone. */
   readonly sentences: readonly (readonly [form: RegExp, text: string])[];
 }
 
@@ -49,8 +49,16 @@ const zh: Said = {
     cut_request: /: (.*)$/,
     no_worker: /'(.*)'$/,
     form: /'(.*)'$/,
+    run_not_found: /'(.*)'/,
+    step_not_found: /no step (\d+)/,
   },
-  sentences: [[/^nearest recorded call: (\S+) in step (\d+) of (\S+)/, '最接近的录制调用：运行 $3 步骤 $2 的 $1']],
+  sentences: [
+    [/^nearest recorded call: (\S+) in step (\d+) of (\S+)/, '最接近的录制调用：运行 $3 步骤 $2 的 $1'],
+    [/^nearest recorded call: (\S+) in (\S+)/, '最接近的录制调用：运行 $2 的 $1'],
+    [/( \(|; )(\S+) changed: /g, '$1$2 改为不同的值：'],
+    [/( \(|; )(\S+) added: /g, '$1新增 $2：'],
+    [/( \(|; )(\S+) removed: /g, '$1去掉 $2：'],
+  ],
 };
 
 const SAID: Partial<Readonly<Record<Language, Said>>> = { 'zh-CN': zh };
@@ -68,8 +76,14 @@ export function whyIn(language: Language, code: string | null, text: string | nu
   return detail ? `${said.replace(/。$/, '')}：${detail}` : said;
 }
 
+/** Whether a reason with its detail says in a language all that the server's English text says. */
+export function saysAll(language: Language, reason: string): boolean {
+  return SAID[language]?.details[reason] !== undefined;
+}
+
 /** A fixed sentence of the server that has no code, in a language; as it came where it is not known. */
 export function sentenceIn(language: Language, text: string): string {
-  const found = SAID[language]?.sentences.find(([form]) => form.test(text));
-  return found ? text.replace(...found) : text;
+  const forms = SAID[language]?.sentences ?? [];
+  if (!forms.some(([form]) => form.source.startsWith('^') && form.test(text))) return text;
+  return forms.reduce((said, [form, other]) => said.replace(form, other), text);
 }

@@ -103,8 +103,7 @@ function Loaded({ a, b, only, head, differing: rowsApart }: LoadedProps) {
   const [first, last] = [items[0]?.index ?? 0, items.at(-1)?.index ?? 0];
   const { look } = rows;
   useEffect(() => look(first, last), [look, first, last]);
-  const change = (next: { readonly [K in keyof CompareSearch]?: CompareSearch[K] | undefined }) =>
-    void navigate({ search: before => clean({ ...before, ...next }), replace: true });
+  const change = (next: CompareSearch) => void navigate({ search: before => ({ ...before, ...next }), replace: true });
   const current = search.row ?? head.first?.row ?? 0;
   const place = only ? Math.max(0, differing.indexOf(current)) : current;
   const go = (to: number) => {
@@ -228,10 +227,6 @@ function rowsOf(head: ComparedHead): number {
 /** Whether B was cut between these rows: it kept the one above and not this one. */
 function cutBefore(row: ComparedRow, above: ComparedRow | undefined): boolean {
   return above?.right?.source === 'recorded' && row.right !== null && row.right.source !== 'recorded';
-}
-
-function clean(search: object): CompareSearch {
-  return Object.fromEntries(Object.entries(search).filter(([, value]) => value !== undefined)) as CompareSearch;
 }
 
 interface SideHeadProps {

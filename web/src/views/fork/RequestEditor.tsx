@@ -1,7 +1,7 @@
 import { type ReactNode, useState } from 'react';
 import { useWords } from '../../base/words';
 
-import { nameIn } from '../../model/draft';
+import { nameIn, problems } from '../../model/draft';
 import {
   editable,
   messagesIn,
@@ -13,12 +13,16 @@ import {
   toolsIn,
 } from '../../model/request';
 import { Seg } from '../../widgets/controls';
+import { Icon } from '../../widgets/Icon';
 import { Kind } from '../../widgets/tags';
 import { RunText } from '../../widgets/text';
 import { Editor } from './Editor';
 import type { PartProps } from './ForkPage';
 
 type Tab = 'messages' | 'tools' | 'json';
+
+/** The kind of a fault that stands in each tab. */
+const FAULTS = { messages: 'message', tools: 'tool', json: 'rest' } as const satisfies Record<Tab, string>;
 
 /** The recorded request beside what is sent: prompt and messages, tools, and everything else as JSON. */
 export function RequestEditor({ children, ...props }: PartProps & { readonly children: ReactNode }) {
@@ -28,6 +32,11 @@ export function RequestEditor({ children, ...props }: PartProps & { readonly chi
   const named = toolsAreNamed(dialog.request, dialog.form);
   const messages = messagesIn(dialog.request).length - draft.removed.length + draft.added.length;
   const tools = toolsIn(dialog.request).length - draft.removedTools.length + draft.addedTools.length;
+  const found = problems(draft, dialog);
+  const choice = (value: Tab, label: string) => {
+    const faults = found.filter(problem => problem.part === FAULTS[value]).length;
+    return { value, label: faults > 0 ? <Faulty faults={faults}>{label}</Faulty> : label };
+  };
   return (
     <>
       <div className="fsec reqtabs">
@@ -37,9 +46,9 @@ export function RequestEditor({ children, ...props }: PartProps & { readonly chi
           label={t('fork.parts')}
           value={tab}
           choices={[
-            { value: 'messages', label: t('fork.tab.messages', { n: messages }) },
-            ...(named ? [{ value: 'tools' as const, label: t('fork.tab.tools', { n: tools }) }] : []),
-            { value: 'json', label: t('fork.tab.json') },
+            choice('messages', t('fork.tab.messages', { n: messages })),
+            ...(named ? [choice('tools', t('fork.tab.tools', { n: tools }))] : []),
+            choice('json', t('fork.tab.json')),
           ]}
           onChoose={setTab}
         />
@@ -51,6 +60,18 @@ export function RequestEditor({ children, ...props }: PartProps & { readonly chi
       {tab === 'json' && <Rest {...props} />}
       <p className="note">{t('fork.rest')}</p>
     </>
+  );
+}
+
+/** The name of a tab in which something keeps the fork from being started. */
+function Faulty({ faults, children }: { readonly faults: number; readonly children: string }) {
+  const { t } = useWords();
+  return (
+    <span className="st error">
+      {children}
+      <Icon sign="error" />
+      <span className="vh">{t('fork.faults', { n: faults })}</span>
+    </span>
   );
 }
 

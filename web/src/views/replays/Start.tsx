@@ -1,11 +1,10 @@
 import { useMutation, useQuery } from '@tanstack/react-query';
 import { useNavigate } from '@tanstack/react-router';
 import { useState } from 'react';
-import { ApiError, address, get, path, send } from '../../api/client';
-import type { EventEnvelope, Job, Page, RunDetail, Workers } from '../../api/types';
+import { ApiError, get, path, send } from '../../api/client';
+import type { Job, RunDetail, Workers } from '../../api/types';
 import { type Hint, useKeys } from '../../base/keys';
 import { useWords } from '../../base/words';
-import { workerCommand } from '../../model/jobs';
 import { LEVELS, type Level } from '../../model/report';
 import { Seg } from '../../widgets/controls';
 import { Failure, Loading } from '../../widgets/states';
@@ -106,16 +105,12 @@ function Refused({ error }: { readonly error: Error }) {
   return <Failure error={error}>{hint && <Command>{hint[0]}</Command>}</Failure>;
 }
 
-/** Commands that a person types: the worker's, and the replay without a worker. Neither is run from here. */
+/** The command that a person types to start a worker; it is not run from here. */
 function ToType({ run }: { readonly run: RunDetail }) {
   const { t } = useWords();
-  const start = useQuery({
-    queryKey: ['events', run.id, 'first'],
-    queryFn: ({ signal }) => get<Page<EventEnvelope>>(address(path`/api/runs/${run.id}/events`, { limit: 1 }), signal),
-  });
   return (
     <div className="totype">
-      <Command>{workerCommand(start.data?.items[0]?.attrs['entry'])}</Command>
+      <Command>{run.worker_command}</Command>
       <p className="note">{t('report.workerSay')}</p>
     </div>
   );

@@ -63,8 +63,7 @@ function Loaded({ run }: { readonly run: RunDetail }) {
   const live = run.status === 'running' || run.status === 'waiting';
   useLiveRun(run.id, live);
   const change = useCallback(
-    (next: { [K in keyof RunSearch]?: RunSearch[K] | undefined }, push = false) =>
-      void navigate({ search: before => withoutNothing({ ...before, ...next }), replace: !push }),
+    (next: RunSearch, push = false) => void navigate({ search: before => ({ ...before, ...next }), replace: !push }),
     [navigate],
   );
   const total = steps.total ?? run.steps;
@@ -148,10 +147,6 @@ function siblingOf(run: RunDetail, by: number, go: (id: string) => void): void {
   const family = [run.id, ...run.lineage.siblings.items.map(one => one.id)].sort();
   const next = family[(family.indexOf(run.id) + by + family.length) % family.length];
   if (next && next !== run.id) go(next);
-}
-
-function withoutNothing(search: { [K in keyof RunSearch]?: RunSearch[K] | undefined }): RunSearch {
-  return Object.fromEntries(Object.entries(search).filter(([, value]) => value !== undefined)) as RunSearch;
 }
 
 /** While a run goes on, what is known of it is refreshed as the server tells of new steps. */

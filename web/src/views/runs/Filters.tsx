@@ -1,14 +1,14 @@
 import { useQuery } from '@tanstack/react-query';
 import type { Facets } from '../../api/types';
 import { useWords, type WordKey } from '../../base/words';
-import type { Filter, RunsSearch } from '../../model/addresses';
+import { COVERAGES, type RunsSearch, SINCE } from '../../model/addresses';
 import { Chip, Item, Menu } from '../../widgets/controls';
 import { RunText } from '../../widgets/text';
 import { loadFacets } from './queries';
 
 interface FiltersProps {
   readonly search: RunsSearch;
-  readonly onChange: (change: Partial<Record<Filter, string | undefined>>) => void;
+  readonly onChange: (change: RunsSearch) => void;
 }
 
 type Listed = 'agent' | 'status' | 'model' | 'tool' | 'tag';
@@ -19,8 +19,6 @@ const LISTED: readonly (readonly [Listed, keyof Facets])[] = [
   ['tool', 'tools'],
   ['tag', 'tags'],
 ];
-const SINCE = ['hour', 'day', 'week'] as const;
-const COVERAGE = ['full', 'control_flow', 'limited_replay', 'trace_only', 'lossy'] as const;
 
 /** Filters of the list; each is a part of the address. */
 export function Filters({ search, onChange }: FiltersProps) {
@@ -51,10 +49,10 @@ export function Filters({ search, onChange }: FiltersProps) {
       </Menu>
       <Menu
         label={t('runs.filter.coverage')}
-        chosen={search.coverage && t(`coverage.${search.coverage}` as WordKey)}
+        chosen={search.coverage && t(`coverage.${search.coverage}`)}
         onClear={() => onChange({ coverage: undefined })}
       >
-        {COVERAGE.map(name => (
+        {COVERAGES.map(name => (
           <Item key={name} chosen={name === search.coverage} onChoose={() => onChange({ coverage: name })}>
             {t(`coverage.${name}`)}
           </Item>

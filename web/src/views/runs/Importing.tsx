@@ -103,17 +103,28 @@ export function DropZone({ importer }: { readonly importer: Importer }) {
   }, [mutate]);
   return (
     <>
-      {importer.isError && <Failure error={importer.error} again={importer.reset} />}
+      {importer.isError && <Refused error={importer.error} onClose={importer.reset} />}
       {filesOf(importer.data)
         .filter(file => file.error)
         .map(file => (
-          <Failure
+          <Refused
             key={file.path}
             error={new ApiError(400, 'import', `${plain(file.path)}: ${plain(file.error?.message ?? '')}`)}
-            again={importer.reset}
+            onClose={importer.reset}
           />
         ))}
       {over && <div className="drop">{t('runs.drop')}</div>}
     </>
+  );
+}
+
+function Refused({ error, onClose }: { readonly error: unknown; readonly onClose: () => void }) {
+  const { t } = useWords();
+  return (
+    <Failure error={error}>
+      <button type="button" className="btn" onClick={onClose}>
+        {t('app.close')}
+      </button>
+    </Failure>
   );
 }

@@ -7,7 +7,7 @@ import type { Run } from '../../api/types';
 import { zone } from '../../base/format';
 import { type Hint, useKeys } from '../../base/keys';
 import { useWords } from '../../base/words';
-import { FILTERS, type Filter, type RunsSearch } from '../../model/addresses';
+import { FILTERS, type RunsSearch } from '../../model/addresses';
 import { Icon } from '../../widgets/Icon';
 import { Finder, Foot } from '../../widgets/slots';
 import { Failure, Loading } from '../../widgets/states';
@@ -38,14 +38,13 @@ export function RunsPage() {
   const navigate = route.useNavigate();
   const selected = search.sel ?? [];
   const change = useCallback(
-    (next: Partial<Record<Filter, string | undefined>>) =>
-      void navigate({ search: before => withoutNothing({ ...before, ...next }), replace: true }),
+    (next: RunsSearch) => void navigate({ search: before => ({ ...before, ...next }), replace: true }),
     [navigate],
   );
   const select = (id: string) => {
     const sel = selected.includes(id) ? selected.filter(one => one !== id) : [...selected, id];
     void navigate({
-      search: before => withoutNothing({ ...before, sel: sel.length ? sel : undefined }),
+      search: before => ({ ...before, sel: sel.length ? sel : undefined }),
       replace: true,
     });
   };
@@ -64,10 +63,6 @@ export function RunsPage() {
       <DropZone importer={importer} />
     </main>
   );
-}
-
-function withoutNothing<T extends object>(search: T): RunsSearch {
-  return Object.fromEntries(Object.entries(search).filter(([, value]) => value !== undefined)) as RunsSearch;
 }
 
 interface ListProps {
