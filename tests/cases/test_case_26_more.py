@@ -160,8 +160,9 @@ def test_lines_of_a_view_that_cannot_be_read_are_set_apart_and_said(
         path = tmp_path / f"{name}.jsonl"
         path.write_bytes(data)
         capsys.readouterr()
-        assert main(["import", str(path), "--db", str(tmp_path / f"{name}.db"), "--json"]) == 0
+        assert main(["import", str(path), "--db", str(tmp_path / f"{name}.db"), "--json"]) == 2
         (said,) = json.loads(capsys.readouterr().out)
+        assert said["partial"] is True
         assert (said["steps"], said["quarantined"]) == (2, 1), name
         byte = data.index(steps[2][:20].encode())
         assert f"line 4 (byte {byte})" in said["quarantined_places"][0]

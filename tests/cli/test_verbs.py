@@ -144,7 +144,8 @@ def test_a_beginning_of_several_runs_names_them(db: Path, cli: Command, weather:
     assert done.code == 3
     assert weather in done.error
     assert fork in done.error
-    assert cli("show", "weather", "--json").json["error"]["reason"] == "ambiguous"
+    error = cli("show", "weather", "--json").json["error"]
+    assert (error["reason"], error["hint"]) == ("ambiguous", "give more of it, or the whole id")
 
 
 def test_a_run_that_is_gone_is_not_one_of_its_forks(
@@ -418,9 +419,16 @@ def test_names_are_listed_where_they_say_more_than_the_agent(db: Path, cli: Comm
     assert "nightly" in newest
 
 
+def test_lines_of_tables_end_with_what_they_say(db: Path, cli: Command) -> None:
+    lines = cli.ok("list").splitlines()
+    assert lines == [line.rstrip() for line in lines]
+    assert len({len(line) for line in lines}) > 1
+
+
 def test_a_number_that_is_none_is_said_plainly(db: Path, cli: Command) -> None:
+    assert "Invalid value for '[STEP]': 'abc' is not a number" in cli("show", "last", "abc").err
     done = cli("list", "-n", "x")
-    assert (done.code, "Invalid value for '--limit' / '-n': not a number" in done.err) == (64, True)
+    assert (done.code, "Invalid value for '--limit' / '-n': 'x' is not a number" in done.err) == (64, True)
 
 
 def test_prune(db: Path, cli: Command) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import re
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from agentloupe.ports.protocols import Store
-from agentloupe.server.app import PAGE
+from agentloupe.server.app import PAGE, older_than_its_sources
 from tests.server.answers import refused
 from tests.server.serving import HOST, app_of, client_of
 
@@ -25,6 +26,20 @@ def page(store: Store, tmp_path: Path) -> TestClient:
     app = app_of(store)
     app.state.context.page = folder
     return TestClient(app, base_url=HOST)
+
+
+def test_a_page_that_is_older_than_its_sources_is_known(tmp_path: Path) -> None:
+    page, source = tmp_path / "src" / "package" / "server" / "page", tmp_path / "web" / "src" / "deep" / "main.tsx"
+    page.mkdir(parents=True)
+    (page / "index.html").write_text("built")
+    assert not older_than_its_sources(page)  # an installed package has no sources of it
+    source.parent.mkdir(parents=True)
+    source.write_text("one")
+    made = (page / "index.html").stat().st_mtime
+    os.utime(source, (made - 5, made - 5))
+    assert not older_than_its_sources(page)
+    os.utime(source, (made + 5, made + 5))
+    assert older_than_its_sources(page)
 
 
 def test_without_a_built_page_it_is_said_how_to_build_it(store: Store) -> None:

@@ -10,7 +10,7 @@ from functools import wraps
 from importlib import import_module
 from io import TextIOWrapper
 from traceback import format_exception
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 from typer import exceptions
@@ -21,7 +21,7 @@ from typer._click.exceptions import (
     UsageError as ClickUsage,
 )
 
-from agentloupe.cli.output import Output, fail, harmless
+from agentloupe.cli.output import Output, fail, harmless, short
 from agentloupe.words.errors import LoupeError, ReplayMismatch
 
 __all__ = ["GROUPS", "VERBS", "run"]
@@ -186,12 +186,20 @@ def _not_loaded() -> None:
 
 def _usage(wrong: ClickUsage) -> str:
     """What is wrong on the command line, without the words of the library that reads numbers."""
+    given = _given(wrong)
     said = re.sub(
         r"Input should be a valid (?:integer|number), unable to parse string as an? \w+",
-        "not a number",
+        lambda _: f"{given} is not a number" if given else "not a number",
         wrong.format_message(),
     )
-    return said.replace("Input should be", "should be")
+    return said.replace("Input should be", f"{given} should be".lstrip())
+
+
+def _given(wrong: ClickUsage) -> str:
+    """The value that is wrong, in quotes; empty where the library of numbers does not tell it."""
+    errors = getattr(wrong.__cause__, "errors", None)
+    found = cast("list[dict[str, object]]", errors()) if callable(errors) else []
+    return short(repr(found[0].get("input"))) if found else ""
 
 
 def _usage_hint(wrong: ClickUsage) -> str:

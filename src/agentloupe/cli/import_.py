@@ -27,7 +27,7 @@ def command(
 ) -> None:
     """Read runs from files: .loupe, JSON Lines of runs, traces, tau-bench conversations, plain chat messages.
 
-    What cannot be read is listed and never lost silently; importing a file twice changes nothing.
+    What cannot be read is listed and never lost silently (exit code 2); importing a file twice changes nothing.
     Example: agentloupe import incident.loupe
     """
     from agentloupe.verbs.exchange import import_files
@@ -53,6 +53,8 @@ def command(
         out.line(
             f"{report.path}: {report.format}, {number_of(len(report.runs), 'run')}{known}: {counts}, {number_of(report.total('partial_steps'), 'partial step')}"
         )
+        if report.partial:
+            out.line(f"  partial: {number_of(len(report.quarantined), 'place')} could not be read", style="bold yellow")
         removed = sum(run.removed for run in report.runs)
         if removed:
             out.line(
@@ -69,4 +71,5 @@ def command(
         if len(report.runs) > 20:
             out.line(f"  and {len(report.runs) - 20} more")
     errors = [report.error for report in reports if report.error is not None]
-    raise typer.Exit(0 if not errors else 2 if any(isinstance(e, Damaged) for e in errors) else 3)
+    damaged = any(report.partial for report in reports) or any(isinstance(error, Damaged) for error in errors)
+    raise typer.Exit(2 if damaged else 3 if errors else 0)

@@ -108,8 +108,12 @@ class Output:
 
     def draw(self, what: RenderableType) -> None:
         """A table or a tree. Whoever builds it passes payload through `harmless` or `short`."""
-        if not self.as_json:
+        if self.as_json:
+            return
+        with self.console.capture() as drawn:
             self.console.print(what)
+        # A table fills its lines with blanks up to its edge; whoever copies or compares them wants none.
+        self.console.file.write("".join(f"{line.rstrip()}\n" for line in drawn.get().splitlines()))
 
     @contextmanager
     def progress(self, title: str, total: int | None) -> Generator[Callable[[], None]]:

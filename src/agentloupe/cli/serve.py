@@ -32,6 +32,7 @@ def command(
     Example: agentloupe serve
     """
     try:
+        from agentloupe.server.app import older_than_its_sources
         from agentloupe.server.run import serve
     except ModuleNotFoundError as missing:
         raise LoupeError(
@@ -51,6 +52,8 @@ def command(
 
     with opened(db, create=True) as store:
         beside = _others(store)
+        if older_than_its_sources():
+            beside.append("the page is older than its sources; make page builds it anew")
         serve(store, load(), host=host, port=port, token=token or ambient.random_hex(_TOKEN_BYTES * 2), ready=ready)
 
 

@@ -39,7 +39,7 @@ from agentloupe.server.routes import (
 )
 from agentloupe.server.schemas.common import ERRORS
 
-__all__ = ["PAGE", "make_app"]
+__all__ = ["PAGE", "make_app", "older_than_its_sources"]
 
 PAGE = Path(__file__).parent / "page"
 """Where the built page lies, if it was built."""
@@ -101,6 +101,15 @@ def make_app(
     for router in _ROUTERS:
         app.include_router(router)
     return app
+
+
+def older_than_its_sources(page: Path = PAGE) -> bool:
+    """Whether the built page lies in a clone whose sources of it were changed since; False where there are no sources."""
+    sources, built = page.parents[3] / "web" / "src", page / "index.html"
+    if not built.is_file() or not sources.is_dir():
+        return False
+    made = built.stat().st_mtime
+    return any(file.stat().st_mtime > made for file in sources.rglob("*") if file.is_file())
 
 
 def openapi() -> dict[str, Any]:

@@ -77,7 +77,11 @@ def resolve(store: Store, ref: str) -> str:
     if len(found) > 1:
         names = ", ".join(run.id for run in found[:5])
         more = " and more" if len(found) > 5 else ""
-        raise RunNotFound(f"{ref!r} is the beginning of several runs: {names}{more}", reason="ambiguous")
+        raise RunNotFound(
+            f"{ref!r} is the beginning of several runs: {names}{more}",
+            hint="give more of it, or the whole id",
+            reason="ambiguous",
+        )
     return found[0].id
 
 

@@ -101,6 +101,11 @@ class ImportReport:
     quarantined: tuple[str, ...] = ()
     error: LoupeError | None = None
 
+    @property
+    def partial(self) -> bool:
+        """Whether the runs are a part of what the file holds: some of it could not be read."""
+        return bool(self.quarantined)
+
     def total(self, count: Literal["steps", "model_calls", "tool_calls", "partial_steps"]) -> int:
         """A count over all runs."""
         return sum(cast("int", getattr(run.found, count)) for run in self.runs)
@@ -112,10 +117,11 @@ class ImportReport:
         return "; ".join(dict.fromkeys(parts)) or None
 
     def as_json(self) -> dict[str, Json]:
-        """The report as JSON: format, counts, fidelity, quarantined places, ids of the runs and each run."""
+        """The report as JSON: format, counts, fidelity, whether it is a part, quarantined places, ids of the runs and each run."""
         record: dict[str, Json] = {"path": str(self.path), "format": self.format, "runs": len(self.runs)}
         for name in ("steps", "model_calls", "tool_calls", "partial_steps"):
             record[name] = self.total(name)
+        record["partial"] = self.partial
         record["quarantined"] = len(self.quarantined)
         record["quarantined_places"] = list(self.quarantined)
         record["fidelity"] = self.fidelity
