@@ -199,20 +199,29 @@ def test_a_growing_run_grows_on_the_page_and_nothing_moves(page: Page, server: S
         writer.join()
 
 
-def test_files_are_imported_by_dropping_them(page: Page, server: Served, world: World) -> None:
+DROPPED = '{"messages": [{"role": "user", "content": "Dropped here"}, {"role": "assistant", "content": "Taken"}]}\n'
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("dropped.json", DROPPED, r"1 run imported"),
+        ("cut.jsonl", DROPPED.replace("here", "whole") + DROPPED[:40], r"1 file only in part: line 2.*not strict JSON"),
+    ],
+)
+def test_files_are_imported_by_dropping_them(page: Page, server: Served, name: str, text: str, said: str) -> None:
     server.show(page, "/runs")
-    text = '{"messages": [{"role": "user", "content": "Dropped here"}, {"role": "assistant", "content": "Taken"}]}\n'
     page.evaluate(
-        """text => {
+        """([name, text]) => {
             const carried = new DataTransfer();
-            carried.items.add(new File([text], 'dropped.json', { type: 'application/json' }));
+            carried.items.add(new File([text], name, { type: 'application/json' }));
             const init = { dataTransfer: carried, bubbles: true, cancelable: true };
             window.dispatchEvent(new DragEvent('dragover', init));
             window.dispatchEvent(new DragEvent('drop', init));
         }""",
-        text,
+        [name, text],
     )
-    expect(page.get_by_text(re.compile("1 run imported"))).to_be_visible()
+    expect(page.get_by_text(re.compile(said))).to_be_visible()
 
 
 def test_a_silent_server_is_told_and_what_was_shown_stays(page: Page, server: Served) -> None:

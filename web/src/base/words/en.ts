@@ -97,6 +97,7 @@ export const en = {
   'runs.import': 'Import…',
   'runs.importing': ['Importing {n} file…', 'Importing {n} files…'],
   'runs.thereAlready': ['{n} was there already', '{n} were there already'],
+  'runs.partial': ['{n} file only in part: {where}', '{n} files only in part: {where}'],
   'runs.imported': ['{n} run imported', '{n} runs imported'],
   'runs.drop': 'Drop the files to import them',
   'runs.summary': 'Summary of {n}',

@@ -2,7 +2,8 @@
 export const fork = {
   'fork.title': 'Fork from step {step}',
   'fork.titleStart': 'Run again from the start',
-  'fork.startSay': 'Your code makes every request anew, from the recorded input.',
+  'fork.startSay':
+    'Your code makes every request anew, from the recorded input. What was recorded is that input; the prompt is in your code, so there is none to show here.',
   'fork.startPrompt': 'Another system prompt; empty: as your code makes it',
   'fork.keptRow': ['{n} step stays as recorded', '{n} steps stay as recorded'],
   'fork.never': 'The observed run is never written to.',

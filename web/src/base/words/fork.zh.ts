@@ -2,7 +2,8 @@
 export const fork = {
   'fork.title': '从步骤 {step} 分叉',
   'fork.titleStart': '从头重新运行',
-  'fork.startSay': '您的代码以录制的输入重新生成每个请求。',
+  'fork.startSay':
+    '您的代码以录制的输入重新生成每个请求。录制的是该输入；提示词在您的代码中，因此此处没有可显示的提示词。',
   'fork.startPrompt': '另一系统提示词；留空：由您的代码生成',
   'fork.keptRow': '{n} 个步骤按录制保留',
   'fork.never': '原始运行从不被写入。',

@@ -94,6 +94,7 @@ export const zh = {
   'runs.import': '导入…',
   'runs.importing': '正在导入 {n} 个文件…',
   'runs.thereAlready': '{n} 个已存在',
+  'runs.partial': '{n} 个文件仅读取了一部分：{where}',
   'runs.imported': '已导入 {n} 个运行',
   'runs.drop': '松开即可导入文件',
   'runs.summary': '{n} 个的汇总',

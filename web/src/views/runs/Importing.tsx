@@ -13,6 +13,8 @@ interface Imported {
   readonly path: string;
   readonly run_ids: readonly string[];
   readonly already_there: readonly string[];
+  readonly partial: boolean;
+  readonly quarantined_places: readonly string[];
   readonly error?: { readonly message: string };
 }
 
@@ -44,8 +46,14 @@ export function ImportButton({ importer }: { readonly importer: Importer }) {
   const field = useRef<HTMLInputElement>(null);
   const files = filesOf(importer.data);
   const there = count(files, 'already_there');
+  const partial = files.filter(file => file.partial);
   return (
     <>
+      {partial.length > 0 && (
+        <span className="st miss" role="status" title={partial.flatMap(file => file.quarantined_places).join('\n')}>
+          {t('runs.partial', { n: partial.length, where: plain(partial[0]?.quarantined_places[0] ?? '') })}
+        </span>
+      )}
       <span className="note" role="status">
         {importer.isPending && t('runs.importing', { n: importer.variables.length })}
         {importer.isSuccess && t('runs.imported', { n: count(files, 'run_ids') - there })}
