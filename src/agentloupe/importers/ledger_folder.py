@@ -24,6 +24,7 @@ from agentloupe.words.ledger import (
     RECEIPTS,
     LedgerFault,
     error_of,
+    left_over,
 )
 
 __all__ = ["LARGEST", "budget_file", "events_file", "open_ledger"]
@@ -50,7 +51,7 @@ def open_ledger(folder: Path, *, budget: Path | None = None) -> LedgerFolder:
     """
     names = _of_ledger(folder)
     for name in sorted(names):
-        if name not in (*ARTEFACTS, RECEIPTS):
+        if name not in (*ARTEFACTS, RECEIPTS) and not left_over(name):
             raise _layout(folder, name, "nothing of this name belongs into a ledger")
     contract = _whole(folder, CONTRACT) if CONTRACT in names else None
     checkpoint = _whole(folder, CHECKPOINT) if CHECKPOINT in names else None

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, cast
 
 from agentloupe.engine.policy import Given, Question
-from agentloupe.ports.ambient import now, random_hex
+from agentloupe.ports.ambient import now
 from agentloupe.ports.cancel import Cancel
 from agentloupe.ports.faultpoints import reach
 from agentloupe.ports.jobs import Asked, Job, Jobs, JobStatus, Worker
@@ -27,7 +27,7 @@ from agentloupe.ports.progress import Progress
 from agentloupe.ports.protocols import Store
 from agentloupe.verbs.forkfamily import Family, ForkWishes, new_fork_id
 from agentloupe.verbs.jobspec import from_step_of, wishes_of
-from agentloupe.words.canonical import Json
+from agentloupe.words.canonical import Json, digest
 from agentloupe.words.errors import LoupeError, OwnerAlive, ReplayMismatch, ResumeRefused
 
 __all__ = ["AGENT", "Workbench"]
@@ -255,7 +255,7 @@ class _Doing:
     def _ask(self, question: Question) -> Json | Given:
         """Asks a person through the table, and waits until they answered or the job is ended."""
         asked = Asked(
-            id=random_hex(16),
+            id=digest(["question", question.run_id, question.call_id])[:32],
             run_id=getattr(question, "run_id", None) or (self.job.runs[0] if len(self.job.runs) == 1 else None),
             tool=question.tool,
             arguments=question.arguments,
@@ -263,7 +263,8 @@ class _Doing:
             nearest=question.nearest,
             asked_at=now(),
         )
-        self.bench.jobs.tell(self.job.id, self.bench.worker.id, status="waiting", question=asked)
+        if self.bench.jobs.answered(asked.id) is None:  # else the worker that asked died over the answer
+            self.bench.jobs.tell(self.job.id, self.bench.worker.id, status="waiting", question=asked)
         while True:
             answered = self.bench.jobs.answered(asked.id)
             if answered is not None:

@@ -45,6 +45,7 @@ __all__ = [
     "envelope_of",
     "error_of",
     "kind_of",
+    "left_over",
     "line_of",
     "line_text",
     "linked",
@@ -66,6 +67,12 @@ EVENTS, BUDGET, CONTRACT, CHECKPOINT, BODIES, REPORT, MIGRATION, RECEIPTS = (
 )
 ARTEFACTS: Final = (EVENTS, BUDGET, CONTRACT, CHECKPOINT, BODIES, REPORT, MIGRATION)
 """The files that may lie in the folder, beside the folder `receipts`."""
+
+
+def left_over(name: str) -> bool:
+    """Whether a file of the folder is a report that was being written when its replay was killed. It is never read."""
+    return name.startswith(f".{REPORT}.") and name.endswith(".part")
+
 
 STATES: Final = (
     *("created", "running", "waiting", "retrying", "succeeded"),
