@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from agentloupe.verbs.comparing import compare
     from agentloupe.verbs.facade import CallBoundary
     from agentloupe.verbs.forking import fork, fork_run
-    from agentloupe.verbs.instrument import agent, idempotency_key, receipt, tool
+    from agentloupe.verbs.instrument import agent, idempotency_key, receipt, tool, traceparent
     from agentloupe.verbs.looping import finish, messages_at, run_loop
     from agentloupe.verbs.reads import check, env, now, patched, random, retrieve, rng, state, uuid4
     from agentloupe.verbs.replaying import replay
@@ -60,6 +60,7 @@ _HOME = {
     "run_loop": "verbs.looping",
     "state": "verbs.reads",
     "tool": "verbs.instrument",
+    "traceparent": "verbs.instrument",
     "uuid4": "verbs.reads",
     "wrap": "providers.clients",
     "wrap_openai": "providers.clients",
@@ -103,6 +104,7 @@ __all__ = [
     "run_loop",
     "state",
     "tool",
+    "traceparent",
     "uuid4",
     "wrap",
     "wrap_openai",

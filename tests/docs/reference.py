@@ -42,7 +42,7 @@ _GROUPS = {
     ),
     "What a program reads and says": (
         *("now", "random", "rng", "uuid4", "env", "retrieve", "state", "check", "patched"),
-        *("idempotency_key", "receipt"),
+        *("idempotency_key", "receipt", "traceparent"),
     ),
     "Replay": ("replay", "resume", "Resumed", "CallBoundary", "ReplayMismatch"),
     "Fork": ("fork", "fork_run", "Overrides", "apply_overrides", "Cassette", "messages_at"),

@@ -452,3 +452,32 @@ def test_a_fork_that_ends_its_own_worker_is_given_up(client: TestClient, store: 
         done = ended(client, job.id)
     assert (done["status"], done["error"]["reason"], done["run_ids"]) == ("failed", "cut_off", [cut])
     assert store.count() == 2
+
+
+TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+
+
+@pytest.mark.parametrize(
+    ("headers", "belongs"),
+    [
+        ([("traceparent", f"00-{TRACE}-{SPAN}-01"), ("tracestate", "a=1"), ("tracestate", "b=2")], True),
+        ([("traceparent", f"00-{TRACE}-{SPAN}-01")] * 2, False),
+        ([("traceparent", f"ff-{TRACE}-{SPAN}-01")], False),
+    ],
+)
+def test_runs_of_a_job_belong_to_the_trace_of_the_request(
+    client: TestClient, store: Store, run: str, model: Any, headers: Any, belongs: bool
+) -> None:
+    model(lambda _: say("done"))
+    begun = good(client.post(f"/api/runs/{run}/fork", json={"from_step": 5}, headers=headers))
+    with worker(store):
+        ended(client, begun["job"]["id"])
+    (name,) = (made["id"] for made in begun["runs"])
+    recording = store.recording(name)
+    started = recording.events[0]
+    assert ({event.trace_id for event in recording.events} == {TRACE}) == belongs
+    assert (started.parent_span_id, recording.body(started.bodies.get("tracestate"))) == (
+        (SPAN, "a=1,b=2") if belongs else (None, None)
+    )
+    found = good(client.get("/api/runs", params={"trace": TRACE}))
+    assert [item["id"] for item in found["items"]] == ([name] if belongs else [])

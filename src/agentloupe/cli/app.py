@@ -6,6 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from functools import wraps
 from importlib import import_module
 from io import TextIOWrapper
@@ -68,7 +69,8 @@ def run(argv: list[str]) -> int:
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal without UTF-8 still gets every line
     try:
-        code = _build(own)(args=argv, prog_name="agentloupe", standalone_mode=False)
+        with _in_the_callers_trace():
+            code = _build(own)(args=argv, prog_name="agentloupe", standalone_mode=False)
         sys.stdout.flush()
     except exceptions.Exit as done:
         return done.exit_code
@@ -83,6 +85,15 @@ def run(argv: list[str]) -> int:
             sys.stderr.write(harmless("".join(format_exception(error))))
         return _failed(error, as_json=as_json)
     return code if isinstance(code, int) else 0
+
+
+def _in_the_callers_trace() -> AbstractContextManager[None]:
+    """Runs that the command makes belong to the trace of whoever started it, as the variable `TRACEPARENT` tells."""
+    if "TRACEPARENT" not in os.environ:
+        return nullcontext()
+    from agentloupe.ports.tracing import arriving, of_environment
+
+    return arriving(of_environment(os.environ))
 
 
 def _reader_left() -> int:

@@ -212,6 +212,7 @@ def _copy(cut: Cut, event: Event, numbers: Mapping[int, int], spans: Mapping[str
         "source": "recorded",
         "owner_epoch": 1,
         "trace_id": trace_id,
+        "span_id": spans.get(event.span_id, event.span_id),
         "parent_span_id": spans.get(parent_span, parent_span),
         "parent_seq": numbers.get(event.parent_seq) if event.parent_seq is not None else None,
         "attrs": attrs or NO_ATTRS,

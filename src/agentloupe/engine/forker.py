@@ -41,6 +41,7 @@ from agentloupe.words.canonical import Json, key_of
 from agentloupe.words.dialects import Form
 from agentloupe.words.errors import Cancelled, CassetteMiss, ForkRefused, LimitReached, LoupeError, ReplayMismatch
 from agentloupe.words.run import Engine
+from agentloupe.words.trace import TraceContext
 
 __all__ = ["Ended", "ForkPlan", "Forker"]
 
@@ -71,6 +72,7 @@ class ForkPlan:
         cancel: ends it from outside: before the next model call, in the plain loop also while a model is asked.
         watch: is told how far it is.
         schedule: how much of the program's order is waited for; stuck_after: see `ruling.Settings`.
+        passes_trace_on: requests to models carry the trace of their step.
     """
 
     run_id: str
@@ -97,6 +99,7 @@ class ForkPlan:
     watch: Watch | None = None
     schedule: Mode = "exact"
     stuck_after: float = STUCK_AFTER
+    passes_trace_on: bool = False
 
 
 # --- before N ---------------------------------------------------------------------------------------------------------
@@ -143,7 +146,6 @@ class _Before(Replayer):
         if recorded.call_id in self._results:
             return Serve(call.decode(self._results[recorded.call_id]))
         answer = super()._answer(call, where, recorded)
-        token = answer.token if isinstance(answer, Perform) else None
         late = recorded.turns_from(self.cut.sequence)
         if isinstance(answer, Serve) and late:
             if isinstance(answer.value, streams.Played):
@@ -153,9 +155,6 @@ class _Before(Replayer):
                 if late[0] != recorded.call_id
                 else replace(answer, handed=partial(self._late, recorded, late[0]))
             )
-        if isinstance(token, HasPlace) and recorded.span_id is not None:
-            # The new run holds a copy of this agent's start: what comes after N hangs under that span.
-            token.place = token.place._replace(span_id=recorded.span_id)
         return answer
 
     def _late(self, recorded: RecordedCall, turn: str, lost: bool) -> None:
@@ -251,10 +250,21 @@ class Forker:
         """How many kept calls had another input than recorded (with `code_changed`)."""
         return self._before.kept if self._before is not None else 0
 
+    @property
+    def trace(self) -> TraceContext | None:
+        """Where the code stands in its trace: in the parent's before N, then in the new run's."""
+        recorder = self._pen or self._before
+        return recorder.trace if recorder is not None else None
+
+    @property
+    def passes_trace_on(self) -> bool:
+        """Whether requests to models carry it."""
+        return self.plan.passes_trace_on
+
     def begin(self, opening: Opening) -> None:
         """Makes the new run, with its copy of the kept prefix. Raises `StoreError` when it cannot be made."""
         plan = self.plan
-        scribe = Scribe(trace_id=ambient.new_trace_id(), root_span=ambient.new_span_id())
+        scribe = Scribe.begun(ambient.arrived())
         asked = plan.cut.call.input_digest if plan.cut.call is not None else None
         if asked is not None:
             # What the parent asked at N is stored already: the fork's requests are told by what they share with it.

@@ -33,6 +33,7 @@ from agentloupe.words.call import Attrs, Call, Kind, Outcome, OutcomeStatus
 from agentloupe.words.canonical import Json, digest, key_of
 from agentloupe.words.errors import Cancelled, EffectRefused, LoupeError, Unrecordable
 from agentloupe.words.run import Coverage
+from agentloupe.words.trace import TRACESTATE, TraceContext
 
 __all__ = ["FROM_MESSAGES", "Recorder", "error_name", "idempotency_key", "status_of", "unrecordable_in", "what_is_lost"]
 
@@ -141,6 +142,7 @@ class Recorder:
         scope: what write effects' keys are made from: the task id, or the run id.
         strict: an unrecordable value raises.
         refuse_writes: a write effect whose intent cannot be stored is refused.
+        passes_trace_on: requests to models carry the trace of their step.
         schedule: of the run, which is told here; `None`: outcomes are taken as they come.
     """
 
@@ -155,9 +157,11 @@ class Recorder:
         scope: str,
         strict: bool = False,
         refuse_writes: bool = True,
+        passes_trace_on: bool = False,
         schedule: Schedule | None = None,
     ) -> None:
         self.rules = rules
+        self.passes_trace_on = passes_trace_on
         self.schedule = schedule
         if schedule is not None:
             schedule.keeper = self
@@ -185,6 +189,11 @@ class Recorder:
     def run_id(self) -> str:
         """The run that is being recorded."""
         return self._book.writer.run_id
+
+    @property
+    def trace(self) -> TraceContext:
+        """The run's own place in its trace."""
+        return self._scribe.trace
 
     # --- the boundary -------------------------------------------------------------------------------------------------
 
@@ -393,7 +402,7 @@ class Recorder:
         """What `run.started` says, without secrets; the rules themselves are no secret and stay as they are."""
         bodies = {
             label: value if label == "rules" else self._scrubbed(value, label).value
-            for label, value in (what.bodies or {}).items()
+            for label, value in {**(what.bodies or {}), **_state_of(self.trace)}.items()
         }
         return replace(
             what,
@@ -780,6 +789,10 @@ def _took(turn: _Turn, perform: Perform) -> float:
 @lru_cache(maxsize=1024)
 def _key_of_read(kind: Kind, name: str) -> str:
     return key_of(kind, name, None)
+
+
+def _state_of(trace: TraceContext) -> Mapping[str, Json]:
+    return {TRACESTATE: trace.state} if trace.state else {}
 
 
 def _to_wire(value: object) -> Json:

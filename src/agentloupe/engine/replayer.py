@@ -10,6 +10,7 @@ verdict comes from here, never from what comes out of the agent.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Final, NoReturn
@@ -28,7 +29,7 @@ from agentloupe.engine.ruling import Reached, Ruling, Settings
 from agentloupe.engine.serving import Bodies, LaneCursor, cursor_of
 from agentloupe.engine.tape import PATCHED, RecordedCall, Tape, outer_of
 from agentloupe.ports import codecs
-from agentloupe.ports.ambient import Caller, HasPlace, Place, caller, place
+from agentloupe.ports.ambient import Caller, HasPlace, Place, caller, new_span_id, new_trace_id, place
 from agentloupe.ports.protocols import Perform, Serve
 from agentloupe.ports.schedule import plain
 from agentloupe.ports.schedule.core import Schedule
@@ -36,8 +37,9 @@ from agentloupe.ports.streams import Played
 from agentloupe.words.call import OWN_WORK, Attrs, Call
 from agentloupe.words.canonical import Json, key_of
 from agentloupe.words.errors import Corrupt, Damaged, EffectRefused, LoupeError, NotRebuildable, ReplayMismatch
+from agentloupe.words.trace import SAMPLED, TRACESTATE, TraceContext
 
-__all__ = ["Replayer"]
+__all__ = ["Replayer", "trace_in"]
 
 _VALUES: Final = frozenset({"state", "check"})
 """Kinds that say what the program came to: their input is a result, compared at the level `state`."""
@@ -90,6 +92,11 @@ class Replayer:
         self._streams = PlayedStreams(self.bodies.value, self._stream_differs)
         self._outcomes = Outcomes(tape, self.bodies, self.explainer, self.ruling)
         self._overridden = Overridden(tape.started.bodies, self.value_or_none, self._key)
+
+    @property
+    def trace(self) -> TraceContext:
+        """The recorded run's own place in its trace."""
+        return trace_in(self.tape)
 
     # --- the boundary -------------------------------------------------------------------------------------------------
 
@@ -364,7 +371,9 @@ class Replayer:
     def _answer(self, call: Call, where: Place, recorded: RecordedCall) -> Serve | Perform:
         if recorded.kind in OWN_WORK:
             # Calls inside a nested agent find their lane under its recorded place, also where calls were left out.
-            there = Place(recorded.lane, recorded.n, where.span_id, where.parent_span_id)
+            # Their spans are the recorded ones, so that what asks for the trace gets what it got.
+            span = recorded.span_id or where.span_id
+            there = Place(recorded.lane, recorded.n, span, where.parent_span_id)
             return Perform(token=_Token(there, call, recorded))
         if recorded.status == "denied":
             why = recorded.attrs.get("why")
@@ -566,6 +575,20 @@ class Replayer:
 
 def _result_of(call: Call, recorded: RecordedCall, output: Json) -> object:
     return call.complete(call.decode(output), recorded.attrs)
+
+
+def trace_in(tape: Tape) -> TraceContext:
+    """A recorded run's own place in its trace; what its source did not keep is made up."""
+    started = tape.started
+    flags, state = started.attrs.get("trace_flags"), None
+    with suppress(Damaged):  # deleted: the rest of the trace is known
+        state = tape.recording.body(started.bodies.get(TRACESTATE))
+    return TraceContext(
+        started.trace_id or new_trace_id(),
+        started.span_id or new_span_id(),
+        flags if isinstance(flags, int) else SAMPLED,
+        state if isinstance(state, str) else "",
+    )
 
 
 def _kind_of(call: Call, recorded: RecordedCall | None, later: RecordedCall | None) -> DivergenceKind:

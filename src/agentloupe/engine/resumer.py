@@ -16,7 +16,7 @@ from typing import NoReturn, cast
 from agentloupe.engine.cautions import may_write
 from agentloupe.engine.privacy import Rules, scrub
 from agentloupe.engine.recorder import FROM_MESSAGES, Recorder, status_of
-from agentloupe.engine.replayer import Replayer
+from agentloupe.engine.replayer import Replayer, trace_in
 from agentloupe.engine.ruling import Settings
 from agentloupe.engine.serving import LaneCursor
 from agentloupe.engine.tape import PATCHED, RecordedCall, Tape, outer_of
@@ -201,8 +201,8 @@ class _Kept(Replayer):
             raise _Unfinished(recorded)
         answer = super()._answer(call, where, recorded)
         token = answer.token if isinstance(answer, Perform) else None
-        if isinstance(token, HasPlace) and recorded.span_id is not None:
-            token.place = token.place._replace(span_id=recorded.span_id, parent_span_id=recorded.parent_span_id)
+        if isinstance(token, HasPlace) and recorded.parent_span_id is not None:
+            token.place = token.place._replace(parent_span_id=recorded.parent_span_id)
         return answer
 
     def _compare_own(self, recorded: RecordedCall, status: str, output: Json) -> None:
@@ -236,7 +236,7 @@ class Resumer(Recorder):
         declared: names of the tools that the program has declared, asked when it matters.
         attempt: what is said of the new attempt.
         mode: how much of the program's order is waited for; stuck_after: see `ruling.Settings`.
-        strict, refuse_writes: see `Recorder`.
+        strict, refuse_writes, passes_trace_on: see `Recorder`.
 
     Attributes:
         kept: the tape, being followed.
@@ -260,6 +260,7 @@ class Resumer(Recorder):
         stuck_after: float = STUCK_AFTER,
         strict: bool = False,
         refuse_writes: bool = True,
+        passes_trace_on: bool = False,
     ) -> None:
         started = tape.started
         # First the order of the tape; inputs of what is new come as they come.
@@ -267,15 +268,12 @@ class Resumer(Recorder):
         task_id = started.attrs.get("task_id")
         super().__init__(
             writer,
-            Scribe(
-                trace_id=started.trace_id or ambient.new_trace_id(),
-                root_span=started.span_id or ambient.new_span_id(),
-                epoch=writer.owner.epoch,
-            ),
+            Scribe.going_on(trace_in(tape), writer.owner.epoch),
             rules=rules,
             scope=task_id if isinstance(task_id, str) else tape.recording.run_id,
             strict=strict,
             refuse_writes=refuse_writes,
+            passes_trace_on=passes_trace_on,
             schedule=schedule,
         )
         self.tape = tape
@@ -490,7 +488,9 @@ class Resumer(Recorder):
             self.begun = True
             events = self.tape.recording.events
             open_calls = [call.call_id for call in self.tape.driven if call.status == "open" and call.kind != "agent"]
+            caller = ambient.arrived()
             facts: dict[str, Json] = {
+                **({} if caller is None else {"called_from": caller.traceparent}),
                 "attempt": 2 + sum(event.type == "attempt.started" for event in events),
                 "asked_again": list[Json](open_calls),
                 **self._attempt.facts,

@@ -50,6 +50,7 @@ from agentloupe.ports.places import (
 )
 from agentloupe.ports.protocols import Opener
 from agentloupe.ports.surroundings import outside
+from agentloupe.ports.tracing import arrived, arrived_at_process, arriving, passed_on, trace_here
 
 __all__ = [
     "Caller",
@@ -59,6 +60,9 @@ __all__ = [
     "Place",
     "acall",
     "ain_turn",
+    "arrived",
+    "arrived_at_process",
+    "arriving",
     "aserved",
     "aturn",
     "away",
@@ -85,6 +89,7 @@ __all__ = [
     "opening_here",
     "opening_with",
     "outside",
+    "passed_on",
     "performed",
     "performing",
     "place",
@@ -93,6 +98,7 @@ __all__ = [
     "random_hex",
     "served",
     "span",
+    "trace_here",
     "waits",
 ]
 

@@ -14,6 +14,7 @@ from agentloupe.words.canonical import Json
 from agentloupe.words.event import Draft, Event, Head
 from agentloupe.words.run import Owner, Run, RunFilter
 from agentloupe.words.step import Step
+from agentloupe.words.trace import TraceContext
 
 if TYPE_CHECKING:
     from agentloupe.ports.schedule.core import Schedule
@@ -145,6 +146,7 @@ class Opening:
         parameters: names of the positional arguments, for secret removal.
         schedule: of a whole program, which has kept to it since it began; `None` for an agent, whose run brings its own.
         snapshot: tells what else the run depends on, in wire form; asked for a recording only.
+        trace: the place in a trace that the run is called from, where the caller says it.
     """
 
     agent: str
@@ -159,6 +161,7 @@ class Opening:
     parameters: tuple[str, ...] = ()
     schedule: Schedule | None = None
     snapshot: Callable[[], Json] | None = None
+    trace: TraceContext | None = None
 
 
 class Session(Protocol):

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
-from agentloupe.ports.ambient import Place, new_event_id
+from agentloupe.ports.ambient import Place, new_event_id, new_span_id, new_trace_id
 from agentloupe.ports.pack import Body, Look, Packer
 from agentloupe.ports.protocols import Durability
 from agentloupe.words.call import NO_ATTRS, Attrs, Call, Outcome
 from agentloupe.words.canonical import Json, key_of
 from agentloupe.words.event import SCHEMA_VERSION, Draft
+from agentloupe.words.trace import SAMPLED, TraceContext
 
 __all__ = ["Entry", "Scribe", "Started", "entries"]
 
@@ -78,13 +79,43 @@ class Scribe:
         trace_id: W3C trace id of all its events.
         root_span: span of the run itself; calls without a parent span hang under it.
         epoch: the owner's epoch.
+        caller: the place in that trace that the run was called from, if it was.
+        flags, state: of the trace, as whoever is called by the run gets them.
+
+    Attributes:
+        trace: the run's own place in its trace.
     """
 
-    def __init__(self, *, trace_id: str, root_span: str, epoch: int = 1) -> None:
+    def __init__(
+        self,
+        *,
+        trace_id: str,
+        root_span: str,
+        epoch: int = 1,
+        caller: TraceContext | None = None,
+        flags: int = SAMPLED,
+        state: str = "",
+    ) -> None:
         self.trace_id = trace_id
         self.root_span = root_span
+        self.trace = TraceContext(trace_id, root_span, flags, state)
         self.epoch = epoch
         self.packer = Packer()
+        self._caller = caller
+
+    @classmethod
+    def begun(cls, caller: TraceContext | None) -> Self:
+        """For a new run: in its caller's trace, or in one of its own."""
+        if caller is None:
+            return cls(trace_id=new_trace_id(), root_span=new_span_id())
+        return cls(
+            trace_id=caller.trace_id, root_span=new_span_id(), caller=caller, flags=caller.flags, state=caller.state
+        )
+
+    @classmethod
+    def going_on(cls, trace: TraceContext, epoch: int) -> Self:
+        """For a run that has begun already, with its place in its trace."""
+        return cls(trace_id=trace.trace_id, root_span=trace.span_id, epoch=epoch, flags=trace.flags, state=trace.state)
 
     def started(self, what: Started, at: str) -> Entry:
         """`run.started`."""
@@ -95,11 +126,14 @@ class Scribe:
         attrs: dict[str, Json] = {"run_name": what.name, "engine": what.engine, **what.facts}
         if what.tags:
             attrs["tags"] = list(what.tags)
+        if self.trace.flags != SAMPLED:
+            attrs["trace_flags"] = self.trace.flags
         draft = self._draft(
             "run.started",
             at,
             name=what.agent,
             span_id=self.root_span,
+            parent_span_id=None if self._caller is None else self._caller.span_id,
             input_digest=self._pack(what.arguments, bodies),
             bodies=named,
             attrs=attrs,
@@ -290,6 +324,7 @@ class Scribe:
         *,
         span_id: str,
         attrs: Attrs,
+        parent_span_id: str | None = None,
         name: str | None = None,
         input_digest: str | None = None,
         output_digest: str | None = None,
@@ -301,6 +336,7 @@ class Scribe:
             recorded_at=at,
             trace_id=self.trace_id,
             span_id=span_id,
+            parent_span_id=parent_span_id,
             owner_epoch=self.epoch,
             name=name,
             input_digest=input_digest,

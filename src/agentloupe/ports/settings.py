@@ -91,6 +91,7 @@ class Settings:
         env: environment names whose values a snapshot may hold.
         server: of `agentloupe serve`.
         model_urls: further addresses of models (host, `host:port` or beginning of a URL), for programs that wrap nothing.
+        pass_trace_on: requests to models carry the headers `traceparent` and `tracestate` of their step.
     """
 
     root: Path
@@ -107,6 +108,7 @@ class Settings:
     env: tuple[str, ...] = ("TZ", "LANG", "LC_ALL", "PYTHONHASHSEED")
     server: ServerSettings = field(default_factory=ServerSettings)
     model_urls: tuple[str, ...] = ()
+    pass_trace_on: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -339,6 +341,7 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "stuck_after": _seconds,
     "env": _names,
     "model_urls": _names,
+    "pass_trace_on": _switch,
 }
 
 

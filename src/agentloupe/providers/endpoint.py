@@ -24,7 +24,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-from agentloupe.ports.ambient import monotonic_ms, now
+from agentloupe.ports.ambient import monotonic_ms, now, passed_on
 from agentloupe.ports.protocols import Answer
 from agentloupe.providers.chat import QUERY, host_of, provider_of, response_facts
 from agentloupe.words.call import Attrs
@@ -136,6 +136,7 @@ class Endpoint:
             "accept": "application/json",
             "user-agent": "agent-loupe",
             **self._credentials(),
+            **passed_on(),
             **{name.lower(): value for name, value in self.headers.items()},
         }
         url = f"{self.url}?{urllib.parse.urlencode(query, doseq=True)}" if query else self.url

@@ -51,7 +51,7 @@ class HttpTransport:
         wanted = _Exchange(request)
 
         def send(request: Any = request) -> Any:
-            with wanted.tried() as seen:
+            with wanted.tried(request.headers) as seen:
                 response = inner.handle_request(request)
                 seen.append(response.status_code)
                 if not is_stream(response, asked=wanted.asked):
@@ -69,7 +69,7 @@ class HttpTransport:
         wanted = _Exchange(request, asynchronous=True)
 
         async def send(request: Any = request) -> Any:
-            with wanted.tried() as seen:
+            with wanted.tried(request.headers) as seen:
                 response = await inner.handle_async_request(request)
                 seen.append(response.status_code)
                 if not is_stream(response, asked=wanted.asked):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, MutableMapping
 from contextlib import contextmanager
 from typing import Any, Final, cast
 from urllib.parse import urlsplit
@@ -15,7 +15,7 @@ from agentloupe.providers.assembling import is_done
 from agentloupe.providers.exchange import facts_of
 from agentloupe.providers.httpasked import body_asked, query_asked, query_in_order, query_text
 from agentloupe.providers.httpstream import told
-from agentloupe.providers.sending import Sending, on_its_way
+from agentloupe.providers.sending import Sending, on_its_way, trace_into
 from agentloupe.words.call import Attrs, Call
 from agentloupe.words.canonical import Json
 from agentloupe.words.errors import NotRebuildable
@@ -118,9 +118,13 @@ class HttpCall:
         return self._model and is_done(streamed.data)
 
     @contextmanager
-    def tried(self) -> Generator[list[int]]:
-        """Lists the try that is made inside; its status is to be put into the list. No transport below records it again."""
+    def tried(self, headers: MutableMapping[str, Any]) -> Generator[list[int]]:
+        """Lists the try that is made inside; its status is to be put into the list. No transport below records it again.
+
+        `headers` of the request get the trace of the step, see `trace_into`.
+        """
         seen: list[int] = []
+        trace_into(headers)
         with on_its_way(Sending(None)) as sending:
             sending.tries.begin()
             try:

@@ -63,7 +63,7 @@ def send_recorded(adapter: Any, request: Any, really: Callable[[Any], Any], stre
     wanted = HttpCall(request.method, request.url, content_of_request(request), request.headers.get("Content-Type", ""))
 
     def send(asked: Any = request) -> Any:
-        with wanted.tried() as seen:
+        with wanted.tried(asked.headers) as seen:
             response = really(asked)
             seen.append(response.status_code)
             if not streamed:

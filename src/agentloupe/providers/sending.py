@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, MutableMapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -11,8 +11,9 @@ from typing import Any
 from agentloupe.ports import ambient
 from agentloupe.providers.sdk_body import Body
 from agentloupe.providers.tries import Tries
+from agentloupe.words.trace import TRACEPARENT
 
-__all__ = ["IDS", "SENDING", "Sending", "answered", "on_its_way", "passes_on", "try_ended"]
+__all__ = ["IDS", "SENDING", "Sending", "answered", "on_its_way", "passes_on", "trace_into", "try_ended"]
 
 IDS = {"x-request-id": "request_id", "request-id": "request_id", "anthropic-workspace-id": "workspace_id"}
 """Headers that SDKs put on their objects, and the facts that they become."""
@@ -42,6 +43,7 @@ class Sending:
     def goes_out(self, request: Any) -> None:
         """The SDK made a request and is about to send it."""
         self.request = request
+        trace_into(request.headers)
         self.tries.begin()
 
     def came_back(self, response: Any, retries: int = 0) -> None:
@@ -89,6 +91,16 @@ def on_its_way(sending: Sending) -> Generator[Sending]:
         yield sending
     finally:
         SENDING.reset(token)
+
+
+def trace_into(headers: MutableMapping[str, Any]) -> None:
+    """Puts the trace of the step into a request's headers, where the settings say so; one that the program put there stays.
+
+    Headers are no part of what a request is matched by.
+    """
+    passed = ambient.passed_on()
+    if passed and not any(str(name).lower() == TRACEPARENT for name in headers):
+        headers.update(passed)
 
 
 def passes_on() -> bool:

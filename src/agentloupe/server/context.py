@@ -16,8 +16,9 @@ from agentloupe.ports.protocols import Store
 from agentloupe.ports.settings import Settings
 from agentloupe.server.metrics import Metrics
 from agentloupe.server.reading import Kept, Reader
+from agentloupe.words.trace import TRACEPARENT, TRACESTATE, TraceContext, read_trace
 
-__all__ = ["Context", "First", "Here", "Idx", "RunId"]
+__all__ = ["CalledFrom", "Context", "First", "Here", "Idx", "RunId"]
 
 _VERDICTS = 10_000
 _ROWS = 100_000
@@ -54,6 +55,16 @@ class Context:
         self.reader = Reader(self.store)
         if self.jobs is None:
             self.jobs = getattr(self.store, "jobs", None)
+
+
+def _called_from(request: Request) -> TraceContext | None:
+    """What the headers `traceparent` and `tracestate` tell; of several of the first kind none counts."""
+    parents = request.headers.getlist(TRACEPARENT)
+    return read_trace(parents[0], ",".join(request.headers.getlist(TRACESTATE))) if len(parents) == 1 else None
+
+
+CalledFrom = Annotated[TraceContext | None, Depends(_called_from)]
+"""The place in a trace that a request comes from, as a parameter of a route."""
 
 
 def _context(request: Request) -> Context:

@@ -24,6 +24,7 @@ from agentloupe.verbs.instrument import Depends, as_agent, told
 from agentloupe.verbs.sessions import RecordOpener, RecordSession, default_store, open_session
 from agentloupe.words.errors import RunNotFound, UsageError
 from agentloupe.words.run import Run, RunFilter
+from agentloupe.words.trace import read_trace
 
 __all__ = ["Recorded", "arecord", "open_store", "record", "recording", "resolve"]
 
@@ -195,6 +196,8 @@ class recording:  # noqa: N801  # used as a function: `with recording("name"):`
         store: where to; default: the store of the settings.
         strict: an unrecordable value raises.
         snapshot: what else the block depends on, or a function that tells it; see `agent`.
+        traceparent, tracestate: the W3C headers of whoever asked for the work: the run belongs to that trace. What is
+            not well formed is ignored.
 
     Attributes:
         run_id: id of the run, from the beginning of the block on.
@@ -210,11 +213,19 @@ class recording:  # noqa: N801  # used as a function: `with recording("name"):`
         store: Store | None = None,
         strict: bool | None = None,
         snapshot: Depends | None = None,
+        traceparent: str | None = None,
+        tracestate: str | None = None,
     ) -> None:
         self.run_id = ""
         self.result: object = None
         self._opening = Opening(
-            agent=name, name=name, tags=tuple(tags), task_id=task_id, strict=bool(strict), snapshot=told(snapshot)
+            agent=name,
+            name=name,
+            tags=tuple(tags),
+            task_id=task_id,
+            strict=bool(strict),
+            snapshot=told(snapshot),
+            trace=read_trace(traceparent, tracestate),
         )
         self._own = RecordOpener(store, strict=strict) if store is not None or strict is not None else None
         self._session: Session | None = None

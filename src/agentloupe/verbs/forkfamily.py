@@ -390,6 +390,7 @@ class Family:
             results=results,
             schedule=settings.schedule,
             stuck_after=settings.stuck_after,
+            passes_trace_on=settings.pass_trace_on,
         )
 
     def _results(self, overrides: Overrides, cassette: Cassette) -> dict[str, Json]:

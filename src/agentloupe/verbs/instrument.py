@@ -34,6 +34,7 @@ __all__ = [
     "stated_for",
     "tool",
     "tool_of",
+    "traceparent",
 ]
 
 P = ParamSpec("P")
@@ -265,6 +266,16 @@ def idempotency_key() -> str:
 def receipt(external_id: str) -> None:
     """Inside a tool: notes the id that the outside world gave to the effect. Does nothing outside a run."""
     ambient.note("external_id", external_id)
+
+
+def traceparent() -> str | None:
+    """The W3C header of this place in the run's trace, to send with a request; `None` outside a run.
+
+    Inside a tool it names the tool's own span. In a replay the agent's own code gets what it got when it was recorded;
+    business code should not decide by it.
+    """
+    found = ambient.trace_here()
+    return None if found is None else found.traceparent
 
 
 # --- agents -----------------------------------------------------------------------------------------------------------

@@ -23,10 +23,12 @@ from agentloupe.ports.protocols import Boundary, Opener, Opening, Perform, Serve
 from agentloupe.ports.schedule import plain
 from agentloupe.ports.schedule.core import Schedule
 from agentloupe.ports.streams import Piece, StreamBoundary
+from agentloupe.ports.tracing import of_environment
 from agentloupe.verbs.onstart.sitecustomize import HERE, SPEC
 from agentloupe.words.call import Attrs, Call
 from agentloupe.words.errors import ReplayMismatch, UsageError
 from agentloupe.words.jsontext import Json, dumps
+from agentloupe.words.trace import TraceContext
 
 if TYPE_CHECKING:
     from agentloupe.verbs.sessions import RecordSession
@@ -75,6 +77,7 @@ def begin(spec: dict[str, Json]) -> None:
     launch = make(spec)
     whole = _WholeProgram(launch.opener)
     left = ExitStack()
+    ambient.arrived_at_process(of_environment(os.environ))
     left.enter_context(ambient.opening_with(whole, process_wide=True))
     left.enter_context(ambient.inside(whole.boundary))
     watch = spec.get("watch")
@@ -234,6 +237,16 @@ class _WholeProgram:
         self._has_forked = False
         if self._schedule is not None and self._schedule.keeper is None:
             self._schedule.keeper = self
+
+    @property
+    def trace(self) -> TraceContext | None:
+        """Of the run around the program, once there is one."""
+        return getattr(self._session.boundary, "trace", None) if self._session is not None else None
+
+    @property
+    def passes_trace_on(self) -> bool:
+        """As that run says."""
+        return self._session is not None and getattr(self._session.boundary, "passes_trace_on", False)
 
     @property
     def schedule(self) -> Schedule | None:

@@ -102,8 +102,9 @@ def _recorder(store: Store, run_id: str) -> Recorder:
     from agentloupe.store.owners import this_process
 
     writer = store.start(run_id, project.Projector, owner=this_process())
-    scribe = Scribe(trace_id=ambient.new_trace_id(), root_span=ambient.new_span_id())
-    return Recorder(writer, scribe, rules=rules_of(settings_here()), scope=run_id)
+    scribe = Scribe.begun(ambient.arrived())
+    settings = settings_here()
+    return Recorder(writer, scribe, rules=rules_of(settings), scope=run_id, passes_trace_on=settings.pass_trace_on)
 
 
 def _drive(loop: Loop, request: dict[str, Json], recorder: Recorder) -> None:

@@ -22,6 +22,7 @@ from agentloupe.verbs.forkloop import LoopFork
 from agentloupe.verbs.looping import tool_functions
 from agentloupe.verbs.models import Pace, chosen_endpoint, model_behind
 from agentloupe.verbs.replaying import rules_in
+from agentloupe.verbs.sessions import settings_here
 from agentloupe.words.call import Effect
 from agentloupe.words.canonical import Json
 from agentloupe.words.errors import (
@@ -123,7 +124,14 @@ def _sample(
     loop = Loop(model, Tools(functions, None, effects), spend, manner_in(tape), dialect)
 
     def made(writer: RunWriter, attempt: Attempt) -> GoingOn:
-        resumer = Resumer(writer, tape, rules=rules_in(tape), declared=lambda: functions, attempt=attempt)
+        resumer = Resumer(
+            writer,
+            tape,
+            rules=rules_in(tape),
+            declared=lambda: functions,
+            attempt=attempt,
+            passes_trace_on=settings_here().pass_trace_on,
+        )
         return GoingOn(resumer, loop, tape)
 
     return made
@@ -170,7 +178,9 @@ def _fork(store: Store, tape: Tape, provider: Provider | Model | None, wishes: F
     loop = fork.resumed(plan, manner_in(tape))
 
     def made(writer: RunWriter, attempt: Attempt) -> GoingOn:
-        resumer = ForkResumer(writer, tape, rules=plan.rules, declared=_Every, attempt=attempt)
+        resumer = ForkResumer(
+            writer, tape, rules=plan.rules, declared=_Every, attempt=attempt, passes_trace_on=plan.passes_trace_on
+        )
         resumer.forker = Forker(replace(plan, spend=loop.spend))
         resumer.forker.goes_on(resumer)
         return GoingOn(resumer, loop, tape, fork.span_id)

@@ -199,11 +199,12 @@ class RecordOpener:
         store, writer = self._writer(opening.agent, settings)
         recorder = Recorder(
             writer,
-            Scribe(trace_id=ambient.new_trace_id(), root_span=ambient.new_span_id()),
+            Scribe.begun(opening.trace or ambient.arrived()),
             rules=rules,
             scope=task_id or writer.run_id,
             strict=strict,
             refuse_writes=settings.write_without_store == "refuse",
+            passes_trace_on=settings.pass_trace_on,
             schedule=opening.schedule or new_schedule(settings),
         )
         recorder.start(self._started(opening, settings, recorder, task_id))

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, cast
 
 from agentloupe.engine.policy import Given, Question
-from agentloupe.ports.ambient import now
+from agentloupe.ports.ambient import arriving, now
 from agentloupe.ports.cancel import Cancel
 from agentloupe.ports.faultpoints import reach
 from agentloupe.ports.jobs import Asked, Job, Jobs, JobStatus, Worker
@@ -29,6 +29,7 @@ from agentloupe.verbs.forkfamily import Family, ForkWishes, new_fork_id
 from agentloupe.verbs.jobspec import from_step_of, wishes_of
 from agentloupe.words.canonical import Json, digest
 from agentloupe.words.errors import LoupeError, OwnerAlive, ReplayMismatch, ResumeRefused
+from agentloupe.words.trace import TRACEPARENT, TRACESTATE, TraceContext, read_trace
 
 __all__ = ["AGENT", "Workbench"]
 
@@ -154,7 +155,8 @@ class _Doing:
     def done(self) -> tuple[JobStatus, dict[str, Any]]:
         """Does it; how it ended, and what else its row shall say."""
         try:
-            result = self._by_kind()
+            with arriving(_called_from(self.job)):
+                result = self._by_kind()
         except LoupeError as wrong:
             if self.cancel.cancelled:
                 return "cancelled", {}
@@ -302,6 +304,14 @@ class _Doing:
         with _clients(agent):
             resume(self.job.parent, agent, store=self.bench.store)
         return None
+
+
+def _called_from(job: Job) -> TraceContext | None:
+    """The place in a trace that the job was asked from."""
+    headers = job.spec.get("trace")
+    said = headers if isinstance(headers, dict) else {}
+    parent, state = said.get(TRACEPARENT), said.get(TRACESTATE)
+    return read_trace(parent, state if isinstance(state, str) else None) if isinstance(parent, str) else None
 
 
 def _clients(agent: Agent | None) -> Any:

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from agentloupe.ports.ambient import now, random_hex
 from agentloupe.ports.jobs import Answered, Job, JobStatus
-from agentloupe.server.context import Context, First, Here, RunId
+from agentloupe.server.context import CalledFrom, Context, First, Here, RunId
 from agentloupe.server.documents import page
 from agentloupe.server.jobs import JobFeed, command_for, job_document, jobs_of, replays_of, worker_of
 from agentloupe.server.reply import reply
@@ -26,6 +26,7 @@ from agentloupe.verbs.working import AGENT
 from agentloupe.words.errors import NotFound, Refused, UsageError
 from agentloupe.words.jsontext import Json
 from agentloupe.words.run import Run
+from agentloupe.words.trace import TraceContext
 
 __all__ = ["router"]
 
@@ -39,7 +40,7 @@ _ID = 12
 
 
 @router.post("/runs/{run_id}/fork", response_model=schemas.Forked, status_code=202)
-def fork(here: Here, run_id: RunId, body: schemas.ForkBody) -> Response:
+def fork(here: Here, run_id: RunId, body: schemas.ForkBody, trace: CalledFrom) -> Response:
     """Begins a fork: a new run (or several) from a model step, with changes. Answers at once with the names of its runs."""
     run = here.reader.run(run_id)
     spec = _spec(body)
@@ -50,7 +51,8 @@ def fork(here: Here, run_id: RunId, body: schemas.ForkBody) -> Response:
             raise UsageError("an agent is for the engine `own`", hint='say "engine": "own"', reason="agent")
         chosen_endpoint(body.endpoint, "chat")  # raises where nobody could be asked
     pending = prepare_fork(run.id, None, from_step=from_step_of(spec), store=here.store, wishes=wishes)
-    made = _begin(here, "fork", run.id, {**spec, "arms": list(pending.arms)}, pending.ids, needs)
+    spec = {**spec, **_trace(trace), "arms": list[Json](pending.arms)}
+    made = _begin(here, "fork", run.id, spec, pending.ids, needs)
     pairs = [{"id": name, "arm": arm} for name, arm in zip(pending.ids, pending.arms, strict=True)]
     runs = [pair for pair in pairs if pair["arm"] != "control"]
     told = {
@@ -64,6 +66,11 @@ def fork(here: Here, run_id: RunId, body: schemas.ForkBody) -> Response:
 
 def _spec(body: schemas.ForkBody) -> dict[str, Json]:
     return body.model_dump(mode="json")
+
+
+def _trace(trace: TraceContext | None) -> dict[str, Json]:
+    """What a job's runs know of who asked for them."""
+    return {} if trace is None else {"trace": {**trace.headers}}
 
 
 def _begin(here: Context, kind: Any, parent: str, spec: Mapping[str, Json], runs: Any, needs: str) -> Job:
@@ -101,13 +108,13 @@ def replay(here: Here, run_id: RunId, body: schemas.ReplayBody) -> Response:
 
 
 @router.post("/runs/{run_id}/resume", response_model=schemas.Started, status_code=202)
-def resume(here: Here, run_id: RunId) -> Response:
+def resume(here: Here, run_id: RunId, trace: CalledFrom) -> Response:
     """Goes on with a run whose process was killed."""
     run = here.reader.run(run_id)
     if run.status != "interrupted":
         raise Refused(f"run {run.id} is {run.status}: only an interrupted run goes on", reason="not_interrupted")
     needs = "" if run.engine == "generic" else _needs(here, run, None)
-    return reply({"job": job_document(here, _begin(here, "resume", run.id, {}, (run.id,), needs))}, 202)
+    return reply({"job": job_document(here, _begin(here, "resume", run.id, _trace(trace), (run.id,), needs))}, 202)
 
 
 # --- how they go ------------------------------------------------------------------------------------------------------
