@@ -11,13 +11,12 @@ from __future__ import annotations
 import logging
 import traceback
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache, partial
 from typing import cast
 
-import orjson
-
 from agentloupe.engine.book import Book
+from agentloupe.engine.covering import MOST_NOTES, Covered, unrecordable_in, what_is_lost
 from agentloupe.engine.privacy import Rules, Scrubbed, by_name, by_position, nothing_new_in, scrub, scrub_text
 from agentloupe.engine.streaming import Arriving, facts_of_stream, status_of_stream
 from agentloupe.engine.toolwatch import SeenResult, ToolWatch
@@ -32,15 +31,12 @@ from agentloupe.ports.streams import Piece, Streamed
 from agentloupe.words.call import Attrs, Call, Kind, Outcome, OutcomeStatus
 from agentloupe.words.canonical import Json, digest, key_of
 from agentloupe.words.errors import Cancelled, EffectRefused, LoupeError, Unrecordable
-from agentloupe.words.run import Coverage
 from agentloupe.words.trace import TRACESTATE, TraceContext
 
-__all__ = ["FROM_MESSAGES", "Recorder", "error_name", "idempotency_key", "status_of", "unrecordable_in", "what_is_lost"]
+__all__ = ["FROM_MESSAGES", "Recorder", "error_name", "idempotency_key", "status_of"]
 
 _log = logging.getLogger("agentloupe")
 
-_RANK: tuple[Coverage, ...] = ("full", "control_flow", "limited_replay", "trace_only", "lossy")
-_NOTES = 20
 _NAMES = 1000
 _ATTRS = 8
 FROM_MESSAGES = "from_messages"
@@ -71,28 +67,6 @@ def status_of(error: BaseException) -> OutcomeStatus:
     return "cancelled" if type(error).__name__ == "CancelledError" and not isinstance(error, Exception) else "error"
 
 
-def unrecordable_in(value: Json) -> tuple[tuple[str, str], ...]:
-    """Paths and types of what `codecs` marked as unrecordable in a wire value."""
-    try:
-        if b'{"$unrecordable":' not in orjson.dumps(value):
-            return ()
-    except TypeError:
-        pass  # integers beyond orjson's range: look at every part
-    found: list[tuple[str, str]] = []
-    stack: list[Json] = [value]
-    while stack:
-        item = stack.pop()
-        if isinstance(item, list):
-            stack.extend(reversed(item))
-        elif isinstance(item, dict):
-            marked = item.get("$unrecordable") if len(item) == 1 else None
-            if isinstance(marked, dict):
-                found.append((str(marked.get("path", "$")), str(marked.get("type", "?"))))
-            else:
-                stack.extend(reversed(item.values()))
-    return tuple(found)
-
-
 class _Turn(ambient.HasPlace):
     """One call on its way."""
 
@@ -115,21 +89,6 @@ class _TurnAgain(_Turn):
     def __init__(self, place: ambient.Place, call: Call, inner_calls: int) -> None:
         super().__init__(place, call)
         self.inner_calls = inner_calls
-
-
-@dataclass(slots=True)
-class _Covered:
-    """What a run's recording lacks."""
-
-    level: Coverage = "full"
-    notes: list[str] | None = None
-
-    def lower(self, level: Coverage, note: str) -> None:
-        if _RANK.index(level) > _RANK.index(self.level):
-            self.level = level
-        self.notes = self.notes if self.notes is not None else []
-        if note not in self.notes and len(self.notes) < _NOTES:
-            self.notes.append(note)
 
 
 class Recorder:
@@ -170,7 +129,7 @@ class Recorder:
         self._scope = scope
         self._strict = strict
         self._refuse_writes = refuse_writes
-        self._covered = _Covered()
+        self._covered = Covered()
         self._watch = ToolWatch()
         self._writes: dict[tuple[str, str], int] = {}
         self._said: set[str] = set()
@@ -742,7 +701,7 @@ class Recorder:
     # --- what goes wrong ----------------------------------------------------------------------------------------------
 
     def _lower_for(self, lost: Sequence[tuple[str, str]], what: str) -> None:
-        for path, kind in lost[:_NOTES]:
+        for path, kind in lost[:MOST_NOTES]:
             self._covered.lower("limited_replay", f"{what}: {path} of type {kind} could not be recorded")
         if lost:
             path, kind = lost[0]
@@ -804,10 +763,3 @@ def _facts(call: Call, output: Json) -> Attrs:
         return call.facts(output)
     except Exception as fault:  # noqa: BLE001  # an answer of an odd shape has no facts
         return {"facts_failed": error_name(fault)}
-
-
-def what_is_lost(what: str, lost: Sequence[tuple[str, str]]) -> str:
-    """Says of `what` which part cannot be recorded."""
-    path, kind = lost[0]
-    more = f" (and {len(lost) - 1} more)" if len(lost) > 1 else ""
-    return f"{what} cannot be recorded: {path} is of type {kind}{more}"

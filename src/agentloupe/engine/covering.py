@@ -1,0 +1,63 @@
+"""What a run's recording lacks: its coverage with the reasons, and values that no codec could read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import orjson
+
+from agentloupe.words.canonical import Json
+from agentloupe.words.run import Coverage
+
+__all__ = ["MOST_NOTES", "Covered", "unrecordable_in", "what_is_lost"]
+
+_RANK: Final[tuple[Coverage, ...]] = ("full", "control_flow", "limited_replay", "trace_only", "lossy")
+MOST_NOTES: Final = 20
+"""Reasons that are kept of one run."""
+
+
+@dataclass(slots=True)
+class Covered:
+    """How much of a run is recorded, and reasons for what is not."""
+
+    level: Coverage = "full"
+    notes: list[str] | None = None
+
+    def lower(self, level: Coverage, note: str) -> None:
+        """Lowers the level to at most this one, and keeps the reason."""
+        if _RANK.index(level) > _RANK.index(self.level):
+            self.level = level
+        self.notes = self.notes if self.notes is not None else []
+        if note not in self.notes and len(self.notes) < MOST_NOTES:
+            self.notes.append(note)
+
+
+def unrecordable_in(value: Json) -> tuple[tuple[str, str], ...]:
+    """Paths and types of what `codecs` marked as unrecordable in a wire value."""
+    try:
+        if b'{"$unrecordable":' not in orjson.dumps(value):
+            return ()
+    except TypeError:
+        pass  # integers beyond orjson's range: look at every part
+    found: list[tuple[str, str]] = []
+    stack: list[Json] = [value]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, list):
+            stack.extend(reversed(item))
+        elif isinstance(item, dict):
+            marked = item.get("$unrecordable") if len(item) == 1 else None
+            if isinstance(marked, dict):
+                found.append((str(marked.get("path", "$")), str(marked.get("type", "?"))))
+            else:
+                stack.extend(reversed(item.values()))
+    return tuple(found)
+
+
+def what_is_lost(what: str, lost: Sequence[tuple[str, str]]) -> str:
+    """Says of `what` which part cannot be recorded."""
+    path, kind = lost[0]
+    more = f" (and {len(lost) - 1} more)" if len(lost) > 1 else ""
+    return f"{what} cannot be recorded: {path} is of type {kind}{more}"
