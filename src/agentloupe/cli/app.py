@@ -39,7 +39,8 @@ VERBS: dict[str, str] = {
     "serve": "open the page: find, fork and compare runs in a browser",
     "worker": "run forks and replays of your own agents for the page",
     "doctor": "run an agent twice and list what escapes the boundary, with file and line",
-    "verify": "check a recording's numbers, chain and bodies",
+    "verify": "check a recording's numbers, chain, bodies and anchors",
+    "anchor": "sign where the runs end, in a file outside the database",
     "export": "write a run to a .loupe or .jsonl file",
     "import": "read runs from files",
     "ledger": "hand a run over as a folder of files, and replay such a folder without code",
@@ -51,7 +52,10 @@ VERBS: dict[str, str] = {
 }
 """Every verb with what its line in the overview says."""
 
-GROUPS: dict[str, tuple[str, ...]] = {"ledger": ("replay", "compare", "salvage", "migrate", "export", "import")}
+GROUPS: dict[str, tuple[str, ...]] = {
+    "anchor": ("keygen", "write", "prove"),
+    "ledger": ("replay", "compare", "salvage", "migrate", "export", "import"),
+}
 """Verbs that have verbs of their own."""
 
 EPILOG = """Exit codes: 0 pass or done, 1 diverged or failed check, 2 damaged evidence, 3 could not run or refused, 64 wrong usage.

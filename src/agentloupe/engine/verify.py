@@ -1,7 +1,8 @@
 """Whether a recording is whole: numbers, run, chain, and every body that its events name.
 
 A chain proves that nothing between its first and its last event was changed, left out or swapped. It does not prove that
-its tail is there: for that the end must be known from elsewhere (an anchor). What was not proven is always said.
+its tail is there, nor that nobody made all of it anew: for that its end must be known from elsewhere, as a number and hash
+that somebody noted, or as anchors that somebody signed. What was proven and what was not is always said.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from agentloupe import __version__
+from agentloupe.engine.anchors import Anchoring, against
 from agentloupe.ports.pack import needs
 from agentloupe.ports.recording import Recording
 from agentloupe.words.errors import Corrupt
@@ -18,7 +20,7 @@ from agentloupe.words.event import Event, Head
 from agentloupe.words.run import Coverage
 from agentloupe.words.seal import GENESIS, Fault, check_chain, link_bytes
 
-__all__ = ["Verification", "verify"]
+__all__ = ["Verification", "said_of", "verify"]
 
 _AT_ONCE, _BYTES_AT_ONCE = 400, 4_000_000
 """Bodies that are looked at together: so many, and about so many bytes."""
@@ -38,8 +40,11 @@ class Verification:
         fault: the first fault, or `None`; `more` holds further faults of bodies (at most 20).
         ended: the run has its `run.finished`.
         erased: its bodies were removed, and an event says so.
-        anchored: the end is where an anchor from elsewhere says it is.
+        anchored: the run is what an anchor from elsewhere says that it was, up to `anchor_sequence`.
+        anchored_at, key_id: when that was signed, and by which key; `None` where nothing signed says so.
+        anchor_sequence: number of the last event that an anchor knows.
         coverage: of the run; `limited_replay` when bodies are gone.
+        proves: what was proven, one line each.
         notes: what was not proven, one line each.
         reader: version that did this.
     """
@@ -56,32 +61,38 @@ class Verification:
     ended: bool
     erased: bool
     anchored: bool
+    anchored_at: str | None
+    anchor_sequence: int | None
+    key_id: str | None
     coverage: Coverage
+    proves: tuple[str, ...]
     notes: tuple[str, ...]
     reader: str
 
     @property
     def head(self) -> str:
         """One line: what was proven, and what was not; never the bare word valid."""
-        links = f"links whole to sequence {self.linked}" if self.linked else "nothing is linked"
         if self.fault is not None:
-            return f"damaged: {_said(self.fault)}; {links}"
-        return "; ".join((links, *self.notes))
+            return "; ".join((f"damaged: {said_of(self.fault)}", *self.proves))
+        return "; ".join((*self.proves, *self.notes))
 
 
-def verify(recording: Recording, *, bodies: bool = True, anchor: Head | None = None) -> Verification:
+def verify(
+    recording: Recording, *, bodies: bool = True, anchor: Head | None = None, signed: Sequence[Anchoring] = ()
+) -> Verification:
     """Checks a recording. Reads only.
 
     Args:
         recording: what to check.
         bodies: check all bodies too, not only events.
-        anchor: number and hash of the last event, as known from another place.
+        anchor: number and hash of the last event, as somebody noted them.
+        signed: how the run stood when it was signed, oldest first, see `engine.anchors`.
 
     Raises:
         VersionUnknown, StoreError: only what reading the bodies raises; damage is never raised but told.
     """
     events = recording.events
-    fault = _chain_fault(recording) or _end_fault(recording, anchor)
+    fault = _chain_fault(recording) or _end_fault(recording, anchor, signed)
     erased = any(event.type == "run.erased" for event in events)
     coverage = _coverage(events)
     checked = _Bodies(recording, excused=erased or coverage == "lossy")
@@ -89,21 +100,28 @@ def verify(recording: Recording, *, bodies: bool = True, anchor: Head | None = N
         checked.run()
     fault = fault or (checked.faults[0] if checked.faults else None)
     ended = any(event.type == "run.finished" for event in events)
+    linked = _linked(events, fault)
+    known = _known(events, linked, signed)
+    at = known.head if known is not None else anchor if fault is None else None
     return Verification(
         ok=fault is None,
         origin=recording.origin,
         run_id=recording.run_id,
         events=len(events),
-        linked=_linked(events, fault),
+        linked=linked,
         bodies_checked=checked.good,
         bodies_missing=checked.missing,
         fault=fault,
         more=tuple(f for f in checked.faults[:_LIST] if f is not fault),
         ended=ended,
         erased=erased,
-        anchored=anchor is not None and fault is None,
+        anchored=at is not None and fault is None,
+        anchored_at=known.at if known else None,
+        anchor_sequence=at.sequence if at else None,
+        key_id=known.key_id if known else None,
         coverage="limited_replay" if coverage != "lossy" and (erased or checked.missing) else coverage,
-        notes=tuple(_notes(recording, anchor, checked, ended=ended, erased=erased, bodies=bodies)),
+        proves=tuple(_proves(linked, known)),
+        notes=tuple(_notes(recording, at, checked, ended=ended, erased=erased, bodies=bodies)),
         reader=f"agentloupe {__version__}",
     )
 
@@ -135,9 +153,24 @@ def _whole_texts(recording: Recording) -> bool:
     return True
 
 
-def _end_fault(recording: Recording, anchor: Head | None) -> Fault | None:
-    """Whether the end is where the place it lies in, or an anchor, says that it is."""
+def _known(events: Sequence[Event], linked: int, signed: Sequence[Anchoring]) -> Anchoring | None:
+    """The last time at which the run was signed as what it is, among its events that are linked without a fault."""
+    for one in reversed(signed):
+        if one.head.sequence <= linked and against(events[: one.head.sequence], [one]) is None:
+            return one
+    return None
+
+
+_BESIDE = frozenset({"body", "body_missing", "end", "cut", "relinked", "reused"})
+"""Faults that leave the links as they are."""
+
+
+def _end_fault(recording: Recording, anchor: Head | None, signed: Sequence[Anchoring]) -> Fault | None:
+    """Whether the end is where an anchor, or the place it lies in, says that it is."""
     events = recording.events
+    fault = against(events, signed)
+    if fault is not None:
+        return fault
     last = Head(events[-1].sequence, events[-1].hash) if events else Head(0, GENESIS)
     for said in (anchor, recording.head):
         if said is None:
@@ -155,7 +188,7 @@ def _end_fault(recording: Recording, anchor: Head | None) -> Fault | None:
 
 def _linked(events: Sequence[Event], fault: Fault | None) -> int:
     """Up to which event everything is linked."""
-    if fault is None or fault.reason in {"body", "body_missing", "end"}:
+    if fault is None or fault.reason in _BESIDE:
         return events[-1].sequence if events else 0
     return max(fault.sequence - 1, 0) if fault.reason != "gap" else int(fault.expected) - 1
 
@@ -234,6 +267,15 @@ def _coverage(events: Sequence[Event]) -> Coverage:
     return "full"
 
 
+def _proves(linked: int, known: Anchoring | None) -> Iterator[str]:
+    yield f"links whole to sequence {linked}" if linked else "nothing is linked"
+    if known is not None:
+        yield (
+            f"events 1 to {known.head.sequence} are those that were signed at {known.at} by key {known.key_id[:12]}"
+            f" (checkpoint {known.number})"
+        )
+
+
 def _notes(
     recording: Recording, anchor: Head | None, checked: _Bodies, *, ended: bool, erased: bool, bodies: bool
 ) -> Iterator[str]:
@@ -243,7 +285,7 @@ def _notes(
         known = "only the file itself says where it ends" if recording.head else "nothing says where it ends"
         yield f"end not anchored ({known})"
     elif recording.events and anchor.sequence < recording.events[-1].sequence:
-        yield f"anchored to sequence {anchor.sequence} only"
+        yield f"anchored to sequence {anchor.sequence} only: nothing is proven about the end behind it"
     if erased:
         yield "bodies were removed (run.erased): limited_replay"
     elif checked.missing:
@@ -252,7 +294,8 @@ def _notes(
         yield "bodies not looked at"
 
 
-def _said(fault: Fault) -> str:
+def said_of(fault: Fault) -> str:
+    """A fault in words, for a line of text."""
     where = f"sequence {fault.sequence}"
     known: dict[str, str] = {
         "gap": f"a gap before {where}: {fault.expected} was expected",
@@ -262,6 +305,10 @@ def _said(fault: Fault) -> str:
         "hash": f"{where} is not what was sealed",
         "end": f"the end is not where it was: {fault.expected} expected, {fault.actual} found",
         "empty": "there are no events",
+        "cut": f"its tail was cut behind {where}: {fault.expected} was signed",
+        "relinked": f"{where} is not the event that was signed: it, or one before it, was changed and the chain made anew",
+        "reused": f"its id was used again: {fault.actual}, {fault.expected}, is another one",
+        "lost": f"the run is gone: {fault.expected}",
         "body": f"body {fault.expected[:12]} named by {where} does not fit its digest",
         "body_missing": f"body {fault.expected[:12]} named by {where} is not there",
     }

@@ -302,6 +302,14 @@ class Store(Protocol):
         """
         ...
 
+    def identity(self) -> str:
+        """Id of the store: made when somebody first asks for it, and kept, also in copies. Raises `StoreReadOnly`."""
+        ...
+
+    def heads(self) -> dict[str, Head]:
+        """Where the chain of each run ends; runs without events are left out."""
+        ...
+
     def get(self, digests: Sequence[str]) -> Mapping[str, bytes]:
         """Bodies by digest, checked; see `GetBodies`."""
         ...

@@ -6,6 +6,8 @@
     schedule = "exact"                # LOUPE_SCHEDULE; or "no_baton" (threads run as they like), "off" (nothing is gated)
     stuck_after = 5                   # LOUPE_STUCK_AFTER; seconds until a replay that does not move is stopped
     model_urls = ["llm.example:8080"] # LOUPE_MODEL_URLS (commas); further addresses of models, for programs that wrap nothing
+    anchors = "/safe/anchors.jsonl"   # LOUPE_ANCHORS; signed checkpoints that `verify` and the page hold runs against
+    anchor_key = "/safe/anchor.pub"   # LOUPE_ANCHOR_KEY; the public key that they are signed with
     env = ["TZ", "LANG"]              # LOUPE_ENV (commas); environment names whose values a snapshot may hold
     [secrets]
     fields = ["customer_pin"]         # further names of fields whose values never enter
@@ -92,6 +94,7 @@ class Settings:
         server: of `agentloupe serve`.
         model_urls: further addresses of models (host, `host:port` or beginning of a URL), for programs that wrap nothing.
         pass_trace_on: requests to models carry the headers `traceparent` and `tracestate` of their step.
+        anchors, anchor_key: file of signed checkpoints, and file of the public key; `None`: nothing is held against any.
     """
 
     root: Path
@@ -109,6 +112,8 @@ class Settings:
     server: ServerSettings = field(default_factory=ServerSettings)
     model_urls: tuple[str, ...] = ()
     pass_trace_on: bool = False
+    anchors: Path | None = None
+    anchor_key: Path | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,6 +157,13 @@ def load(start: Path | None = None, environ: Mapping[str, str] | None = None) ->
     found = {**_from_files(root), **_from_environment(variables)}
     found["server"] = ServerSettings(**{**found.get("server", {}), **_of_server(variables)})
     db = found.pop("db", None)
+    if ("anchors" in found) != ("anchor_key" in found):
+        raise ConfigError(
+            "anchors and anchor_key belong together: a file of anchors, and the public key that signed them"
+        )
+    for name in ("anchors", "anchor_key"):
+        if name in found:
+            found[name] = root / Path(found[name]).expanduser()
     return Settings(root=root, db=_place(cast("str", db), root) if db else str(root / ".loupe" / "loupe.db"), **found)
 
 
@@ -342,6 +354,8 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "env": _names,
     "model_urls": _names,
     "pass_trace_on": _switch,
+    "anchors": _text,
+    "anchor_key": _text,
 }
 
 

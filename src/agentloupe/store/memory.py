@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from agentloupe.ports.ids import new_event_id
 from agentloupe.ports.pack import Body, needs
 from agentloupe.ports.protocols import Durability, Fold, NewFold, RunWriter, Size
 from agentloupe.ports.recording import GetBodies, Recording
@@ -65,6 +66,7 @@ class MemoryStore:
 
     def __init__(self) -> None:
         self.url = "memory:"
+        self._identity = new_event_id()
         self._runs: dict[str, _Kept] = {}
         self._bodies: dict[str, bytes] = {}
         self._lock = plain.RLock()
@@ -146,6 +148,15 @@ class MemoryStore:
         last = found.events[-1] if found.events else None
         whole = last is not None and Head(last.sequence, last.hash) == found.head
         return whole and check_chain(links, run_id=run_id) is None
+
+    def identity(self) -> str:
+        """See `ports.Store.identity`."""
+        return self._identity
+
+    def heads(self) -> dict[str, Head]:
+        """See `ports.Store.heads`."""
+        with self._lock:
+            return {run_id: kept.head for run_id, kept in self._runs.items() if kept.events}
 
     def get(self, digests: Sequence[str]) -> Mapping[str, bytes]:
         """See `ports.Store.get`."""

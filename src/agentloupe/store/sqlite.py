@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from agentloupe.ports.faultpoints import reach
+from agentloupe.ports.ids import new_event_id
 from agentloupe.ports.protocols import Fold, NewFold, RunWriter, Size
 from agentloupe.ports.recording import GetBodies, Recording, Texts
 from agentloupe.store import bodies as body_rows
@@ -228,6 +229,27 @@ class SqliteStore:
         with self._db.reading() as conn:
             row = _row_of(conn, run_id)
             return chain_holds(conn, row["rid"], run_id, Head(row["last_sequence"], row["head"].hex()))
+
+    def identity(self) -> str:
+        """See `ports.Store.identity`."""
+        known = "SELECT value FROM meta WHERE name = 'store_id'"
+        with self._db.reading() as conn:
+            found = conn.execute(known).fetchone()
+        if found is None:
+            with self._db.transaction(full=True) as conn:
+                conn.execute("INSERT INTO meta VALUES ('store_id', ?) ON CONFLICT DO NOTHING", (new_event_id(),))
+                found = conn.execute(known).fetchone()
+        return str(found[0])
+
+    def heads(self) -> dict[str, Head]:
+        """See `ports.Store.heads`. What a living process has committed and not settled yet is not among them."""
+        self._settle()
+        with self._db.reading() as conn:
+            rows = conn.execute("SELECT id, last_sequence, head FROM runs WHERE last_sequence > 0").fetchall()
+        try:
+            return {run_id: Head(number, head.hex()) for run_id, number, head in rows}
+        except AttributeError as wrong:
+            raise Corrupt("the row of a run is damaged", hint="`agentloupe verify --all` says of which") from wrong
 
     def get(self, digests: Sequence[str]) -> Mapping[str, bytes]:
         """See `ports.Store.get`."""

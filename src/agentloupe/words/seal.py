@@ -22,7 +22,21 @@ GENESIS: Final = "0" * 64
 Link = tuple[int, Mapping[str, Json], str, str]
 """One sealed event: sequence, envelope, prev_hash, hash."""
 
-Reason = Literal["gap", "sequence", "run_id", "prev_hash", "hash", "end", "empty", "body", "body_missing"]
+Reason = Literal[
+    "gap",
+    "sequence",
+    "run_id",
+    "prev_hash",
+    "hash",
+    "end",
+    "empty",
+    "cut",
+    "relinked",
+    "reused",
+    "lost",
+    "body",
+    "body_missing",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +47,9 @@ class Fault:
         sequence: the event (for `gap`: the event that came instead of the missing one).
         reason: `gap` (a number is left out or comes again), `sequence` or `run_id` (the envelope says another one),
             `prev_hash` (it does not point at the event before), `hash` (the envelope is not what was sealed). The others
-            are found beside the chain, by `verify`: `end`, `empty`, `body`, `body_missing`.
+            are found beside the chain, by `verify`: `end`, `empty`, `body`, `body_missing`; and, where somebody signed how
+            the run stood at a moment: `cut` (events of then are gone), `relinked` (a chain that is whole in itself, and
+            another one than then), `reused` (the run began later than that: its id was given again), `lost` (no such run).
         expected: what it had to be.
         actual: what it is.
     """

@@ -15,7 +15,8 @@ from agentloupe.server.documents import page
 from agentloupe.server.reply import problem, reply
 from agentloupe.server.schemas.evidence import Verdict
 from agentloupe.server.schemas.views import EventPage
-from agentloupe.words.errors import NotFound
+from agentloupe.verbs.anchoring import anchors_or_problem
+from agentloupe.words.errors import LoupeError, NotFound
 from agentloupe.words.event import Event
 from agentloupe.words.jsontext import dumps
 
@@ -105,12 +106,15 @@ def verify_run(
     run_id: RunId,
     bodies: Annotated[bool, Query(description="Check bodies too, not only the chain.")] = True,
 ) -> Response:
-    """Checks that the evidence is whole: numbers, chain, and all bodies."""
+    """Checks that the evidence is whole: numbers, chain, all bodies, and the anchors that the settings name."""
     run = here.reader.run(run_id)
-    found = verify(here.store.recording(run_id), bodies=bodies)
+    anchors, problem = anchors_or_problem(here.settings)
+    signed = () if anchors is None else anchors.of(run_id)
+    found = verify(here.store.recording(run_id), bodies=bodies, signed=signed)
     here.verdicts.put(run_id, (run.events, run.head), found.ok, 1)
-    return reply(_verdict(found))
+    return reply(_verdict(found, problem))
 
 
-def _verdict(found: Verification) -> dict[str, Any]:
-    return {**asdict(found), "reason": found.fault.reason if found.fault else None, "head": found.head}
+def _verdict(found: Verification, problem: LoupeError | None) -> dict[str, Any]:
+    reason = found.fault.reason if found.fault else None
+    return {**asdict(found), "reason": reason, "head": found.head, "anchor_problem": problem and problem.message}

@@ -33,8 +33,15 @@ class Verdict(Document):
     more: list[FaultDocument]
     ended: bool
     erased: bool
-    anchored: bool
+    anchored: bool = Field(description="Whether it is, up to `anchor_sequence`, what somebody signed.")
+    anchored_at: str | None = Field(description="When that was signed.")
+    anchor_sequence: int | None = Field(
+        description="Its last event of then; nothing signed says anything about later ones."
+    )
+    key_id: str | None = Field(description="SHA-256 of the public key that it was signed with.")
+    anchor_problem: str | None = Field(description="Why the anchors that the settings name cannot be used.")
     coverage: Coverage
+    proves: list[str] = Field(description="What was proven.")
     notes: list[str] = Field(description="What was not proven.")
     reader: str
     reason: str | None

@@ -1,0 +1,1 @@
+"""What is kept apart from recordings: keys, and the anchors that are signed with them."""
