@@ -19,7 +19,7 @@ TEST ?= tests
 
 NPM ?= npm
 
-.PHONY: bench-peers built page page-api page-shots help setup demo test test-page test-all test-sdk check bench docs docs-reference lock clean
+.PHONY: bench-peers built page page-api page-shots help setup demo test test-page test-all test-sdk test-python engine check bench docs docs-reference lock clean
 
 help:  ## show this list
 	@echo "Agent Loupe: make TARGET"
@@ -74,6 +74,24 @@ $(VENV)/sdk-httpx/.ready: requirements/sdk-httpx.txt pyproject.toml | $(READY)
 	@$(VENV)/sdk-httpx/bin/python -m pip --disable-pip-version-check -q -q install --require-hashes -r $<
 	@$(VENV)/sdk-httpx/bin/python -m pip --disable-pip-version-check -q -q install --no-deps --no-build-isolation -e .
 	@touch $@
+
+# The hooks into asyncio and threading differ between versions. Each has its environment below $(VENV); what is not installed is said.
+PYTHONS ?= $(if $(filter command,$(firstword $(origin PYTHON))),$(PYTHON),python3.12 python3.13)
+ENGINE ?= tests/schedule tests/unit tests/cases tests/store tests/faults
+
+test-python:  ## run the engine's tests with Python 3.12 and 3.13 where they are installed (PYTHON=path for another one)
+	@for wanted in $(PYTHONS); do \
+	    found=; for p in $$wanted $${PYENV_ROOT:-$$HOME/.pyenv}/versions/*/bin/$$wanted; do \
+	        if "$$p" -c '' 2>/dev/null; then found=$$p; break; fi; \
+	    done; \
+	    if [[ -z "$$found" ]]; then echo "test-python: $$wanted was not found: the engine is NOT tested with it" >&2; continue; fi; \
+	    version=$$("$$found" -c 'import sys; print("%d.%d" % sys.version_info[:2])'); \
+	    $(MAKE) --no-print-directory engine PYTHON="$$found" VENV=$(VENV)/python-$$version; \
+	done
+
+engine: $(READY)
+	@echo "test-python: $$($(BIN)/python --version)"
+	@$(BIN)/python -m pytest -n $(WORKERS) -m "not local_model and not many" $(ENGINE)
 
 check: $(READY)  ## lint, format, types and the architecture; of the page too, where npm is
 	@$(BIN)/ruff check .

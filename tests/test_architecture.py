@@ -52,12 +52,14 @@ WHERE: dict[str, tuple[str, ...]] = {
     "httpx2": ("providers/",),
     "requests": ("providers/",),
     "urllib3": ("providers/",),
+    "aiohttp": ("providers/",),
+    "multidict": ("providers/",),
     "genai_prices": ("engine/costs.py",),
     "pytest": ("pytest_plugin.py",),
     # never: code that comes out of data, and weights that the core does without
     **dict.fromkeys(("pickle", "cPickle", "marshal", "shelve", "dill", "cloudpickle", "yaml", "jsonpickle"), ()),
     **dict.fromkeys(("pydantic", "fastapi", "starlette", "uvicorn"), ("server/",)),
-    **dict.fromkeys(("sqlalchemy", "aiohttp"), ()),
+    "sqlalchemy": (),
 }
 CLOCK_AND_CHANCE = ("ports/ids.py", "verbs/reads.py")
 CLOCK_CALLS = frozenset(

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from agentloupe.engine.cassette import Cassette
     from agentloupe.engine.overrides import Overrides, apply_overrides
     from agentloupe.ports.codecs import register_type
+    from agentloupe.providers.aiohttp import aiohttp_middleware
     from agentloupe.providers.clients import wrap, wrap_openai
     from agentloupe.providers.http import http_transport
     from agentloupe.providers.requests import requests_adapter
@@ -33,6 +34,7 @@ _HOME = {
     "ReplayMismatch": "words.errors",
     "Resumed": "verbs.resuming",
     "agent": "verbs.instrument",
+    "aiohttp_middleware": "providers.aiohttp",
     "apply_overrides": "engine.overrides",
     "arecord": "verbs.api",
     "check": "verbs.reads",
@@ -77,6 +79,7 @@ __all__ = [
     "Resumed",
     "__version__",
     "agent",
+    "aiohttp_middleware",
     "apply_overrides",
     "arecord",
     "check",

@@ -34,6 +34,7 @@ _GROUPS = {
         "wrap_openai",
         "http_transport",
         "requests_adapter",
+        "aiohttp_middleware",
         "record",
         "arecord",
         "recording",

@@ -4,14 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from tests.schedule.own_loop import OwnLoop
 from tests.schedule.trial import made, marks_of, replayed
 from tests.schedule.world import World, ask_async, fetch_async, living_in
 
-uvloop: Any = pytest.importorskip("uvloop", reason="needs uvloop, which is no dependency: pip install uvloop")
+Made = Callable[[], asyncio.AbstractEventLoop]
+
+
+@pytest.fixture(params=["own", "uvloop"])
+def loop(request: pytest.FixtureRequest) -> Made:
+    """Makes loops of one kind."""
+    if request.param == "own":
+        return OwnLoop
+    why = "needs uvloop, which is no dependency: pip install uvloop"
+    new: Made = pytest.importorskip("uvloop", reason=why).new_event_loop
+    return new
 
 
 @pytest.fixture(autouse=True)
@@ -37,13 +49,13 @@ async def _at_once() -> Any:
     return await asyncio.gather(*(one(who) for who in range(3)))
 
 
-def _in_uvloop(program: Any) -> Any:
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+def _in(loop: Made, program: Any) -> Any:
+    with asyncio.Runner(loop_factory=loop) as runner:
         return runner.run(program())
 
 
-def test_calls_one_after_another_replay_and_the_order_is_not_proven() -> None:
-    one = made(lambda: _in_uvloop(_one_after_another), 1)
+def test_calls_one_after_another_replay_and_the_order_is_not_proven(loop: Made) -> None:
+    one = made(lambda: _in(loop, _one_after_another), 1)
     assert set(marks_of(one.recording)) == {"no_lane"}
     report, trace, leaks = replayed(one)
     assert (report.verdict, leaks) == ("pass", 0), report.text()
@@ -51,10 +63,10 @@ def test_calls_one_after_another_replay_and_the_order_is_not_proven() -> None:
     assert any("no_lane in the recording" in why for why in report.unproven)
 
 
-def test_calls_at_once_are_recorded_and_a_replay_ends_and_performs_nothing() -> None:
-    one = made(lambda: _in_uvloop(_at_once), 1)
+def test_calls_at_once_are_recorded_and_a_replay_ends_and_performs_nothing(loop: Made) -> None:
+    one = made(lambda: _in(loop, _at_once), 1)
     with living_in(World(1)):
-        assert [len(pair) for pair in one.trace] == [len(pair) for pair in _in_uvloop(_at_once)]
+        assert [len(pair) for pair in one.trace] == [len(pair) for pair in _in(loop, _at_once)]
     report, trace, leaks = replayed(one)
     assert leaks == 0
     assert report.unproven, "whatever comes of it, it says so"

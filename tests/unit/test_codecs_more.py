@@ -29,9 +29,11 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import attrs
 import httpx
+import multidict
 import pydantic
 import pytest
 import requests
+import yarl
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -250,6 +252,9 @@ VALUES: list[Any] = [
     *(time.gmtime(0), pathlib.Path.cwd().stat(), type(None), argparse.Namespace(a=1)),
     *(collections.ChainMap({1: 2}, {3: 4}), subprocess.CompletedProcess(["a"], 0, b"o", None)),
     *(httpx.URL("http://x/y?z=1"), httpx.QueryParams("a=1&a=2"), httpx.Headers([("a", "b"), ("a", "c")])),
+    *(yarl.URL("http://x/y?z=%20 1"), multidict.istr("Content-Type"), multidict.CIMultiDict([("a", "b"), ("A", "c")])),
+    *(multidict.MultiDict(a=1), multidict.MultiDictProxy(multidict.MultiDict(a=(1,)))),
+    multidict.CIMultiDictProxy(multidict.CIMultiDict({multidict.istr("Retry-After"): "7"})),
     *(decimal.Decimal("sNaN12"), decimal.Decimal("1E+30"), decimal.Decimal("-0.00")),
 ]
 

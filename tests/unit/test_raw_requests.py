@@ -1,4 +1,4 @@
-"""Raw requests to models of programs that wrap nothing: recorded where httpx, httpx2 and requests send, and nowhere else."""
+"""Raw requests to models of programs that wrap nothing: recorded where httpx, httpx2, requests and aiohttp send, and nowhere else."""
 
 from __future__ import annotations
 
@@ -95,12 +95,23 @@ def _requests(_: str, url: str, body: Any, method: str = "POST") -> Callable[[],
     return worker
 
 
+def _aiohttp(_: str, url: str, body: Any, method: str = "POST") -> Callable[[], Any]:
+    import aiohttp
+
+    async def worker() -> Any:
+        async with aiohttp.ClientSession() as session, session.request(method, url, json=body) as response:
+            return [response.status, (await response.read()).hex()]
+
+    return worker
+
+
 WAYS: dict[str, tuple[str, Callable[..., Callable[[], Any]]]] = {
     "httpx": ("httpx", _sync),
     "httpx async": ("httpx", _async),
     "httpx2": ("httpx2", _sync),
     "httpx2 async": ("httpx2", _async),
     "requests": ("requests", _requests),
+    "aiohttp": ("aiohttp", _aiohttp),
 }
 
 
@@ -206,11 +217,16 @@ def test_everything_is_put_back() -> None:
     from requests.adapters import HTTPAdapter
 
     httpx = importlib.import_module("httpx")
-    before = [httpx.HTTPTransport.handle_request, HTTPAdapter.send]
+    aiohttp = importlib.import_module("aiohttp")
+
+    def senders() -> list[Any]:
+        return [httpx.HTTPTransport.handle_request, HTTPAdapter.send, aiohttp.ClientSession._request]
+
+    before = senders()
     with wrapping_clients():
-        assert [httpx.HTTPTransport.handle_request, HTTPAdapter.send] != before
+        assert all(now is not then for now, then in zip(senders(), before, strict=True))
         transports.install()
-    assert [httpx.HTTPTransport.handle_request, HTTPAdapter.send] == before
+    assert senders() == before
 
 
 @pytest.mark.parametrize(
@@ -283,7 +299,7 @@ def test_a_body_that_is_no_json_asks_nothing() -> None:
 
 
 PROGRAM = """
-import asyncio, sys, httpx, requests
+import asyncio, sys, aiohttp, httpx, requests
 url = sys.argv[1]
 ask = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
 def said(response):
@@ -295,6 +311,10 @@ async def later():
         async with client.stream("POST", url + "/v1/chat/completions", json={**ask, "stream": True}) as response:
             async for line in response.aiter_lines():
                 print(line)
+    async with aiohttp.ClientSession() as session:
+        async with session.post(url + "/v1/chat/completions", json={**ask, "stream": True}) as response:
+            async for line in response.content:
+                print(line.decode())
 asyncio.run(later())
 print(requests.post(url + "/mine", json={"q": 1}).status_code)
 """
@@ -309,11 +329,11 @@ def test_a_program_without_a_line_of_loupe(server: Server, workdir: Path) -> Non
         ran = run_recorded(["python", "raw.py", server.url], db=db, output=said, model_urls=[f"{server.url}/mine"])
         said.seek(0)
         assert said.read() == bare
-    assert (ran.code, ran.models, len(server.asked)) == (0, True, 4)
+    assert (ran.code, ran.models, len(server.asked)) == (0, True, 5)
     store = open_url(db, create=False)
     kinds = [(step.kind, step.name) for step in store.steps(ran.runs[0]) if step.kind != "agent"]
     store.close()
-    assert kinds == [("llm", "chat m")] * 3 + [("other", "POST /mine")]
+    assert kinds == [("llm", "chat m")] * 4 + [("other", "POST /mine")]
     report = replay_command(ran.runs[0], ["python", "raw.py", server.url], store=db)
     assert report.passed, report
-    assert len(server.asked) == 4
+    assert len(server.asked) == 5

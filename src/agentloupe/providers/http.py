@@ -54,7 +54,7 @@ class HttpTransport:
             with wanted.tried(request.headers) as seen:
                 response = inner.handle_request(request)
                 seen.append(response.status_code)
-                if not is_stream(response, asked=wanted.asked):
+                if not is_stream(response.status_code, response.headers.get("content-type", ""), asked=wanted.asked):
                     response.read()
             return response
 
@@ -72,7 +72,7 @@ class HttpTransport:
             with wanted.tried(request.headers) as seen:
                 response = await inner.handle_async_request(request)
                 seen.append(response.status_code)
-                if not is_stream(response, asked=wanted.asked):
+                if not is_stream(response.status_code, response.headers.get("content-type", ""), asked=wanted.asked):
                     await response.aread()
             return response
 

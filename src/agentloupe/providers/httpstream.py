@@ -25,13 +25,13 @@ _STREAMS = (
 )
 
 
-def is_stream(response: Any, *, asked: bool) -> bool:
+def is_stream(status: int, content_type: str, *, asked: bool) -> bool:
     """Whether an answer is to be passed on as it comes. `asked`: the request wanted a stream.
 
     Errors, and answers of servers that do not stream though they were asked to, are short and read whole.
     """
-    kind = str(response.headers.get("content-type", "")).partition(";")[0].strip().lower()
-    return response.status_code < 400 and (kind in _STREAMS or (asked and kind != "application/json"))
+    kind = content_type.partition(";")[0].strip().lower()
+    return status < 400 and (kind in _STREAMS or (asked and kind != "application/json"))
 
 
 def head_of(response: Any) -> dict[str, Json]:

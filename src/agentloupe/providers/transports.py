@@ -1,7 +1,7 @@
-"""Raw requests to model APIs, made through `httpx`, `httpx2` or `requests` by a program that wraps nothing itself.
+"""Raw requests to model APIs, made through `httpx`, `httpx2`, `requests` or `aiohttp` by a program that wraps nothing itself.
 
 What sends in these libraries is one method each; while installed, a request that asks a model (`model_urls`) is a call of the
-boundary, as if the program had put `http_transport()` or `requests_adapter()` there. Every other request passes as
+boundary, as if the program had put `http_transport()`, `requests_adapter()` or `aiohttp_middleware()` there. Every other request passes as
 it is, and so does what a call that is recorded already sends (a wrapped SDK client, a transport of ours).
 """
 
@@ -21,7 +21,7 @@ from agentloupe.providers.sending import passes_on
 
 __all__ = ["LIBRARIES", "install", "uninstall"]
 
-LIBRARIES = (*FAMILIES, "requests")
+LIBRARIES = (*FAMILIES, "requests", "aiohttp")
 
 _installed: dict[tuple[type, str], Any] = {}
 _added: list[str] = []
@@ -41,6 +41,9 @@ def install(added: Sequence[str] = ()) -> None:
         _replace(getattr(module, "HTTPTransport", None), "handle_request", _handling)
         _replace(getattr(module, "AsyncHTTPTransport", None), "handle_async_request", _handling_async)
     _replace(getattr(sys.modules.get("requests.adapters"), "HTTPAdapter", None), "send", _sending)
+    client = sys.modules.get("aiohttp.client")
+    if hasattr(client, "build_client_middlewares"):  # older ones have no place to stand in
+        _replace(getattr(client, "ClientSession", None), "_request", _requesting)
 
 
 def uninstall() -> None:
@@ -94,3 +97,22 @@ def _sending(original: Any) -> Any:
         return send_recorded(self, request, lambda asked: original(self, asked, stream, *args, **options), stream)
 
     return send
+
+
+def _requesting(original: Any) -> Any:
+    def request(self: Any, *args: Any, middlewares: Any = None, **options: Any) -> Any:
+        given = self._middlewares if middlewares is None else middlewares
+        return original(self, *args, middlewares=(*given, _to_models), **options)
+
+    return request
+
+
+async def _to_models(request: Any, handler: Callable[[Any], Any]) -> Any:
+    from agentloupe.providers import aiohttp  # which is loaded: this is a request of it
+
+    url = str(request.url)
+    asks = not passes_on() and (
+        at_model(url, _added)
+        or (may_ask(request.method, url) and asks_with(url, await aiohttp.content_of_request(request)))
+    )
+    return await (aiohttp.send_recorded(request, handler) if asks else handler(request))

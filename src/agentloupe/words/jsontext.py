@@ -380,7 +380,18 @@ def _parse(text: str) -> Json:
         )
     except (ValueError, RecursionError):
         return _Reader(text).read()  # slower, knows the position of every fault, needs no stack
-    return value
+    # Before Python 3.12 the parser's own recursion had its bound near ours.
+    return _Reader(text).read() if text.count("[") + text.count("{") > MAX_DEPTH and _too_deep(value) else value
+
+
+def _too_deep(value: Json) -> bool:
+    level: list[object] = [value]
+    for _ in range(MAX_DEPTH + 1):
+        types = set(map(type, level))
+        if dict not in types and list not in types:
+            return False
+        level = _below(level, types)
+    return True
 
 
 def _no_twins(pairs: list[tuple[str, Json]]) -> dict[str, Json]:

@@ -1,6 +1,6 @@
-"""Requests and responses of httpx and httpx2: exceptions of model clients hold them.
+"""Requests and responses of httpx and httpx2, URLs and headers of these and of aiohttp: exceptions of clients hold them.
 
-Neither library is imported here: a value of their types means that it is loaded.
+No such library is imported here: a value of their types means that it is loaded.
 """
 
 from __future__ import annotations
@@ -115,12 +115,36 @@ def _read_response(wire: Json, value: Value) -> object:
 _TEXTS = ("URL", "QueryParams")
 
 
+_OF_AIOHTTP = {
+    "yarl": ("URL",),
+    "multidict": ("istr", "CIMultiDictProxy", "CIMultiDict", "MultiDictProxy", "MultiDict"),
+}
+
+
+def _of_aiohttp(value: object) -> tuple[str, str] | None:
+    """Library and class of a URL, of headers or of a header's name, as aiohttp has them."""
+    for library, kinds in _OF_AIOHTTP.items():
+        for kind in kinds:
+            if type(value) is getattr(sys.modules.get(library), kind, None):
+                return library, kind
+    return None
+
+
 def _value_kind(value: object) -> str | None:
     """`URL`, `QueryParams` or `Headers`, if it is one."""
     return next((name for name in (*_TEXTS, "Headers") if _library(value, name) is not None), None)
 
 
-def _write_value(value: Any, _: Inner) -> Json:
+def _is_value(value: object) -> bool:
+    return _value_kind(value) is not None or _of_aiohttp(value) is not None
+
+
+def _write_value(value: Any, inner: Inner) -> Json:
+    if (found := _of_aiohttp(value)) is not None:
+        library, kind = found
+        if kind in ("URL", "istr"):
+            return [library, kind, str(value)]
+        return [library, kind, {"headers": [[str(name), inner(item, str(name))] for name, item in value.items()]}]
     kind = _value_kind(value) or ""
     pairs: Json = (
         [[name.decode("latin-1"), text.decode("latin-1")] for name, text in value.raw] if kind == "Headers" else None
@@ -128,8 +152,10 @@ def _write_value(value: Any, _: Inner) -> Json:
     return [_library(value, kind), kind, str(value) if pairs is None else {"headers": pairs}]
 
 
-def _read_value(wire: Json, _: Value) -> object:
+def _read_value(wire: Json, value: Value) -> object:
     name, kind, inside = only(wire, str, str, object)
+    if kind in _OF_AIOHTTP.get(name, ()):
+        return _read_of_aiohttp(name, kind, inside, value)
     module: Any = _module({"module": name})
     if kind == "Headers" and isinstance(inside, dict):
         return _read_headers(module, cast("dict[str, Json]", inside)["headers"])
@@ -138,8 +164,19 @@ def _read_value(wire: Json, _: Value) -> object:
     return getattr(module, kind)(inside)
 
 
+def _read_of_aiohttp(library: str, kind: str, inside: object, value: Value) -> object:
+    module: Any = sys.modules.get(library)
+    if module is None:
+        raise NotRebuildable(f"a {kind} of {library} was recorded, which is not loaded here")
+    if isinstance(inside, str):
+        return module.URL(inside, encoded=True) if kind == "URL" else module.istr(inside)
+    pairs = [(name, value(item)) for name, item in cast("dict[str, list[tuple[str, Json]]]", inside)["headers"]]
+    made = getattr(module, kind.removesuffix("Proxy"))(pairs)
+    return getattr(module, kind)(made) if kind.endswith("Proxy") else made
+
+
 def add_codecs() -> None:
     """Adds the codecs of this module."""
-    add_codec(Codec("$http_value", lambda v: _value_kind(v) is not None, _write_value, _read_value))
+    add_codec(Codec("$http_value", _is_value, _write_value, _read_value))
     add_codec(Codec("$http_request", lambda v: _library(v, "Request") is not None, _write_request, _read_request))
     add_codec(Codec("$http_response", lambda v: _library(v, "Response") is not None, _write_response, _read_response))

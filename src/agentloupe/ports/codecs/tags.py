@@ -16,7 +16,7 @@
 | `$secret` (class) | a secret of pydantic: its value is never recorded |
 | `$pydantic_url` (class, kind, text), `$faults` (title, faults, mode, hidden) | a URL of pydantic, a `ValidationError` |
 | `$exception` | class, args, attrs, state, message, cause, context, notes, members |
-| `$http_request`, `$http_response`, `$http_value` (library, class, value) | of httpx or httpx2 |
+| `$http_request`, `$http_response`, `$http_value` (library, class, value) | of httpx or httpx2; values also of yarl and multidict |
 | `$requests_request`, `$requests_response` | of requests |
 | `$custom` (name, value) | a registered type |
 | `$up` (levels) | the value itself, met again inside of itself, so many levels further out (0: what holds this) |
