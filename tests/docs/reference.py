@@ -150,6 +150,18 @@ def ledger_page() -> str:
     return _MADE_PART.sub(lambda found: found[1] + made[found[2]] + found[4], text)
 
 
+def points_page() -> str:
+    """`internals/fault-points.md`, with its table as it should be."""
+    from agentloupe.ports.faultpoints import POINTS
+    from tests.unit.test_faultpoints import reached
+
+    places = reached()
+    rows = [(f"`{point}`", f"`{places[point]}`", holds) for point, holds in POINTS.items() if point in places]
+    made = _table(("point", "where", "what must hold after"), rows)
+    text = (DOCS / "internals" / "fault-points.md").read_text("utf-8")
+    return _MADE_PART.sub(lambda found: found[1] + made + found[4], text)
+
+
 def http_page() -> str:
     """`reference/api.md`."""
     from agentloupe.server.app import openapi
@@ -173,6 +185,7 @@ def pages(folder: Path) -> Iterator[tuple[Path, str]]:
     yield DOCS / "reference" / "python.md", python_page()
     yield DOCS / "reference" / "ledger.md", ledger_page()
     yield DOCS / "reference" / "api.md", http_page()
+    yield DOCS / "internals" / "fault-points.md", points_page()
     made = reports(folder)
     for page in REPORTING:
         text = page.read_text("utf-8")

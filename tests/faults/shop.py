@@ -2,7 +2,7 @@
 
 usage: python -m tests.faults.shop VERB ARG...
 
-    record WAY ORDER...     resume RUN WAY     plain RUN      fork RUN STEP     work     erase RUN
+    record WAY ORDER...     resume RUN WAY     replay RUN WAY     plain RUN     fork RUN STEP     work
 
 WAY: one_by_one, in_threads, in_tasks. It says its result as JSON. `WORLD` is the port of the world.
 """
@@ -101,6 +101,11 @@ def resume(run: str, way: str) -> Any:
     return loupe.resume(run, WAYS[way]).result
 
 
+def replay(run: str, way: str) -> Any:
+    report = loupe.replay(run, WAYS[way])
+    return [report.verdict, not report.unproven]
+
+
 def plain(run: str) -> Any:
     """Goes on with a run of the plain loop."""
     return loupe.resume(run).result
@@ -131,6 +136,7 @@ def work() -> Any:
 VERBS: dict[str, Callable[..., Any]] = {
     "record": record,
     "resume": resume,
+    "replay": replay,
     "plain": plain,
     "fork": fork,
     "work": work,

@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Generator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,11 +35,12 @@ SHOP = ("-m", "tests.faults.shop")
 
 @dataclass
 class Stage:
-    """See the module. `more`: further variables of the programs."""
+    """See the module. `more`: further variables of the programs; `pid`: of the one that was started last."""
 
     folder: Path
     world: World
     more: dict[str, str] = field(default_factory=dict)
+    pid: Future[int] = field(default_factory=Future)
 
     # --- programs -----------------------------------------------------------------------------------------------------
 
@@ -53,9 +55,12 @@ class Stage:
             **self.more,
         }
         command = [sys.executable, *(words if words[0].startswith("-") else (*SHOP, *words))]
-        return subprocess.Popen(
+        self.pid = Future()
+        child = subprocess.Popen(
             command, cwd=self.folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
+        self.pid.set_result(child.pid)
+        return child
 
     def ran(self, *words: str, fault: str = "", timeout: float = 100) -> tuple[int, str, str]:
         """Runs a program to its end, whoever brings that about: exit code, output, errors."""

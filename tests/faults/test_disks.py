@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -16,6 +17,9 @@ from agentloupe.engine.verify import verify
 from agentloupe.store.owners import this_process
 from agentloupe.store.sqlite import SqliteStore
 from agentloupe.words.errors import StoreError, StoreFull, StoreReadOnly
+from tests.faults.stage import Stage
+from tests.faults.test_points import ORDERS
+from tests.faults.world import World
 from tests.store.make import Author, erased_drafts, small_run
 
 pytestmark = pytest.mark.faults
@@ -120,6 +124,43 @@ def test_a_full_disk_stops_writing_and_loses_nothing(tmp_path: Path) -> None:
         assert load_steps(store.recording("big"))[-1].output == "there is space again"
         assert store.rebuild("big", Projector) == []
         store.close()
+
+
+@pytest.mark.parametrize(
+    "fault", ["spool.before_frame:4", "effect.after_intent:2", "effect.after_effect:2", "settle.before_commit:1"]
+)
+def test_a_disk_that_fills_up_at_a_fault_point_stops_effects_and_keeps_what_is_true(tmp_path: Path, fault: str) -> None:
+    """The program stands still there until the disk is full. No effect is begun after that, and none is forgotten."""
+    with mounted(tmp_path / "disk", "size=2m") as disk, World() as world:
+        stage = Stage(disk, world)
+        with stage.start("record", "one_by_one", *ORDERS, fault=f"{fault}:stop") as child:
+            found = os.waitid(os.P_PID, child.pid, os.WEXITED | os.WSTOPPED | os.WNOWAIT)
+            assert found is not None
+            assert found.si_code == os.CLD_STOPPED
+            done = len(world.done)
+            filler = fill(disk)
+            child.send_signal(signal.SIGCONT)
+            _, err = child.communicate(timeout=100)
+        assert "is full" in err
+        assert "EffectRefused" in err, "the next write effect is not started"
+        assert len(world.done) == done + (fault == "effect.after_intent:2"), "what was begun ends, nothing else begins"
+        filler.unlink()
+        stage.sound()
+        began = fault != "settle.before_commit:1"  # there even the beginning of the run had no space
+        assert [run.status in ("interrupted", "error") for run in stage.runs()] == [True] * began
+
+
+def fill(disk: Path) -> Path:
+    """Takes all that is left of a disk, with one file."""
+    file = os.open(disk / "filler", os.O_WRONLY | os.O_CREAT)
+    size = 65_536
+    while size:
+        try:
+            size = size if os.write(file, b"x" * size) == size else size // 2
+        except OSError:
+            size //= 2
+    os.close(file)
+    return disk / "filler"
 
 
 def test_a_disk_that_is_full_from_the_start_says_so(tmp_path: Path) -> None:

@@ -318,3 +318,8 @@ DRILLS: dict[str, Callable[[Stage, str], None]] = {
 def test_a_kill_at_a_point_leaves_everything_right(stage: Stage, point: str) -> None:
     assert point in DRILLS, "a new point needs its drill"
     DRILLS[point](stage, point)
+
+
+@pytest.mark.parametrize("point", ["start.after_row", "fork.after_prefix", "run.before_finish", "run.after_finish"])
+def test_a_job_goes_on_after_a_kill_in_its_run(stage: Stage, point: str) -> None:
+    working(stage, point)

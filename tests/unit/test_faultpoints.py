@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -21,15 +20,17 @@ COMING = {"resume.after_unknown", "resume.after_lookup", "outbox.after_delivery"
 """Places whose code is not there yet."""
 
 
-def reached() -> Counter[str]:
-    """How often each point is named in the source, as the only argument of a call of `reach`."""
-    found: Counter[str] = Counter()
-    for path in SRC.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "reach":
-                (said,) = node.args
-                assert isinstance(said, ast.Constant), f"{path}:{node.lineno}: a point is a literal"
-                found[str(said.value)] += 1
+def reached() -> dict[str, str]:
+    """Where each point is, as `module.function`: the calls of `reach` in the source, each with one literal."""
+    found: dict[str, str] = {}
+    for path in sorted(SRC.rglob("*.py")):
+        tree = ast.parse(path.read_text("utf-8"))
+        for function in (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)):
+            for node in ast.walk(function):
+                if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "reach":
+                    (said,) = node.args
+                    assert isinstance(said, ast.Constant), f"{path}:{node.lineno}: a point is a literal"
+                    found[str(said.value)] = f"{path.relative_to(SRC).as_posix()} {function.name}"
     return found
 
 

@@ -24,7 +24,7 @@ VARIABLE: Final = "LOUPE_FAULT"
 
 POINTS: Final[dict[str, str]] = {
     # recording: the spool, the database, the thread that settles
-    "start.after_row": "the run is in the database without an event: it is no run to anybody, and `gc` removes it",
+    "start.after_row": "the run is in the database without an event: it is no run to anybody, `gc` removes it, its id is free",
     "spool.before_frame": "the call that was about to be committed is not there, everything before it is",
     "spool.after_frame": "the call is there, although nobody was told that it was committed",
     "spool.after_sync": "the call is there, also after a loss of power",

@@ -273,6 +273,8 @@ class Store(Protocol):
     def start(self, run_id: str, new_fold: NewFold, *, owner: Owner, share: str | None = None) -> RunWriter:
         """Takes ownership of a run that does not exist yet. `share` names a run whose bodies the new one refers to.
 
+        A run that was begun by a process which died before its first event does not exist.
+
         Raises:
             StoreError: a run of this id exists (reason `exists`).
         """

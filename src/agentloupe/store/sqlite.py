@@ -103,14 +103,11 @@ class SqliteStore:
             if share is not None:
                 _rid_of(conn, share)
             try:
-                rid = conn.execute(
-                    "INSERT INTO runs(id, last_sequence, head, owner_host, owner_pid, owner_started, epoch)"
-                    " VALUES (?, ?, ?, ?, ?, ?, ?)",
-                    row,
-                ).lastrowid
+                rid = _begin(conn, row)
             except sqlite3.IntegrityError as error:
-                raise _exists(run_id) from error
-        assert rid is not None
+                if not upkeep.remove_empty_runs(conn, _gone_elsewhere, only=run_id):
+                    raise _exists(run_id) from error
+                rid = _begin(conn, row)
         reach("start.after_row")
         return self._writer(rid, run_id, owner, Head(0, GENESIS), new_fold)
 
@@ -201,7 +198,7 @@ class SqliteStore:
     def gc(self) -> tuple[int, int]:
         """See `ports.Store.gc`."""
         with self._db.erasing() as conn:
-            upkeep.remove_empty_runs(conn, lambda host, pid, started: not alive(Owner(host, pid, started)))
+            upkeep.remove_empty_runs(conn, _gone_elsewhere)
             removed = body_rows.remove_orphans(conn)
         self._db.shrink()
         return removed
@@ -382,6 +379,21 @@ def _free(conn: Connection, run_id: str, *, force: bool) -> dict[str, Any]:
 
 def _rid_of(conn: Connection, run_id: str) -> int:
     return _row_of(conn, run_id)["rid"]
+
+
+def _begin(conn: Connection, row: Sequence[object]) -> int:
+    """Writes the row of a new run; raises `sqlite3.IntegrityError` where its id is taken."""
+    sql = (
+        "INSERT INTO runs(id, last_sequence, head, owner_host, owner_pid, owner_started, epoch)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?)"
+    )
+    rid = conn.execute(sql, cast("tuple[Any, ...]", row)).lastrowid
+    assert rid is not None
+    return rid
+
+
+def _gone_elsewhere(host: str, pid: int, started: str) -> bool:
+    return not alive(Owner(host, pid, started))
 
 
 def _exists(run_id: str) -> StoreError:

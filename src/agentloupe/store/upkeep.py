@@ -199,13 +199,20 @@ def _tombstone(run: Run) -> Run:
     return replace(run, erased=True, coverage="limited_replay", status=status)
 
 
-def remove_empty_runs(conn: Connection, gone: Callable[[str, int, str], bool]) -> None:
-    """Removes runs that were begun and never wrote an event, if their owner is gone."""
-    rows = conn.execute("SELECT rid, owner_host, owner_pid, owner_started FROM runs WHERE last_sequence = 0").fetchall()
-    for rid, host, pid, started in rows:
-        if pid is None or gone(host or "", pid, started or ""):
-            body_rows.remove_run(conn, rid)
-            conn.execute("DELETE FROM runs WHERE rid = ?", (rid,))
+def remove_empty_runs(conn: Connection, gone: Callable[[str, int, str], bool], *, only: str | None = None) -> int:
+    """Removes runs that were begun and never wrote an event, if their owner is gone; `only` that of one id. How many."""
+    sql, args = "SELECT rid, owner_host, owner_pid, owner_started FROM runs WHERE last_sequence = 0", ()
+    if only is not None:
+        sql, args = f"{sql} AND id = ?", (only,)
+    left = [
+        rid
+        for rid, host, pid, started in conn.execute(sql, args)
+        if pid is None or gone(host or "", pid, started or "")
+    ]
+    for rid in left:
+        body_rows.remove_run(conn, rid)
+        conn.execute("DELETE FROM runs WHERE rid = ?", (rid,))
+    return len(left)
 
 
 # --- the whole file ---------------------------------------------------------------------------------------------------
