@@ -26,6 +26,11 @@ class Book:
         writer: the run's only writer.
         lock: held by whoever appends.
 
+    Attributes:
+        failed: the first error of the store.
+        dropped: events that could be neither stored nor held back.
+        sequence: number of the last event that was appended, also where it is held back: it will get that number.
+
     What is stored is always a whole beginning of the run: once something had to be dropped, nothing but the end follows.
     """
 
@@ -36,6 +41,7 @@ class Book:
         self._reminded = False
         self.failed: BaseException | None = None
         self.dropped = 0
+        self.sequence = writer.head.sequence
         self._held: list[Entry] = []
         self._bytes = 0
         self._retry_at = 0.0
@@ -90,6 +96,7 @@ class Book:
             self._retry_at = now + max(_RETRY_MS, _PATIENCE * (now - began))
             return self._hold(entry) if hold else False
         self._held, self._bytes = [], 0
+        self.sequence += len(entry.drafts)
         return True
 
     def _hold(self, entry: Entry) -> bool:
@@ -99,6 +106,7 @@ class Book:
             self.dropped += len(entry.drafts)
             return False
         self._held.append(entry)
+        self.sequence += len(entry.drafts)
         return True
 
     def remind(self, collect: Callable[[], None]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from agentloupe.engine.loop import Spend
 from agentloupe.engine.privacy import Rules
@@ -36,15 +37,19 @@ class Answered(HasPlace):
 class Answering(Recorder):
     """A recorder that also writes calls which something else than the real thing answers."""
 
+    def __init__(self, writer: RunWriter, scribe: Scribe, **options: Any) -> None:
+        super().__init__(writer, scribe, **options)
+        self._begun: dict[str, Place] = {}
+
     def asked(self, call: Call, where: Place, source: Source) -> None:
         """Stores the beginning of a call that is answered without being performed."""
         call = replace(call, input=self._scrubbed(call.input, f"arguments of {call.name}").value)
         if where.lane not in self._lanes:
             self._forked(where.lane)
         with self._lock:
-            if call.kind == "tool":
-                self._watch.performed(call.name)
             key = key_of(call.kind, call.name, call.input)
+            if call.kind == "tool":
+                where = self._begun[where.call_id] = self._caused(call, where, key)
             opened = self._scribe.opened(call, where, key, ambient.now(), {"decision": source})
             # Nothing was begun: neither an intent nor a start may be on the record.
             allowed = tuple(d for d in opened.drafts if d.type not in ("tool.requested", "tool.started"))
@@ -56,7 +61,7 @@ class Answering(Recorder):
         outcome = replace(outcome, output=self._scrubbed(outcome.output, f"result of {call.name}").value)
         key, at = key_of(call.kind, call.name, call.input), ambient.now()
         with self._lock:
-            closed = self._scribe.closed(call, where, key, outcome, at)
+            closed = self._scribe.closed(call, self._begun.pop(where.call_id, where), key, outcome, at)
             drafts, bodies = closed.drafts, closed.bodies
             if nearest is not None:
                 packed = self._scribe.packer.pack(nearest)

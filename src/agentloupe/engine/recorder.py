@@ -542,10 +542,16 @@ class Recorder:
         turn.key = key_of(call.kind, call.name, call.input)
         extra: dict[str, Json] = {}
         if call.kind == "tool":
-            self._watch.performed(call.name)
+            turn.place = self._caused(call, turn.place, turn.key)
         if call.effect == "write":
             extra["idempotency_key"] = perform.facts["idempotency_key"] = self._next_write(call.name, turn.key)
         return self._scribe.opened(call, turn.place, turn.key, ambient.now(), extra)
+
+    def _caused(self, call: Call, where: ambient.Place, key: str) -> ambient.Place:
+        """The place of a tool's call with the answer that asked for it, where one did."""
+        self._watch.performed(call.name)
+        cause = self._watch.claimed(call.name, key, where.lane, call.attrs.get("tool_call_id"))
+        return where if cause is None else where._replace(cause=cause)
 
     def _asked_again(self, turn: _TurnAgain, call: Call) -> None:
         """An earlier attempt has stored how it began."""
@@ -565,7 +571,7 @@ class Recorder:
 
         It stands in a lane of its own, below a place where no call is, so that no replay asks for it.
         """
-        place = ambient.Place(f"{where.call_id}m~", n, ambient.new_span_id(), where.parent_span_id)
+        place = ambient.Place(f"{where.call_id}m~", n, ambient.new_span_id(), where.parent_span_id, seen.cause)
         attrs: dict[str, Json] = {"provenance": FROM_MESSAGES, "effect_unstated": True}
         call = Call(
             kind="tool", name=seen.name, input=seen.arguments, attrs=attrs, encode=_to_wire, decode=codecs.decode
@@ -618,11 +624,12 @@ class Recorder:
         with self._lock:
             self._going_on.pop(turn.place.call_id, None)
             self._streams.pop(turn.place.call_id, None)
-            if call.kind == "llm" and (status == "ok" or attrs.get("finish_reason")):
-                self._watch.answered(clean.value, call.input)
             rest = None if turn.arriving is None else self._rest_of_stream(turn, turn.arriving, attrs)
             closed = self._scribe.closed(call, turn.place, turn.key, outcome, ambient.now())
-            self._book.append(closed if rest is None else entries([rest, closed]))
+            stored = self._book.append(closed if rest is None else entries([rest, closed]))
+            if call.kind == "llm" and (status == "ok" or attrs.get("finish_reason")):
+                number = self._book.sequence if stored else None
+                self._watch.answered(clean.value, call.input, number, turn.place.lane)
         if call.effect == "write":
             reach("effect.after_outcome")
         self._check_book()

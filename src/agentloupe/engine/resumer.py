@@ -354,15 +354,18 @@ class Resumer(Recorder):
         self._begin()
         span, parent = recorded.span_id or ambient.new_span_id(), recorded.parent_span_id
         inner = len(self.tape.lane(f"{recorded.call_id}~"))
-        return self._perform(call, Place(recorded.lane, recorded.n, span, parent), inner)
+        cause = self.tape.recording.events[recorded.first_seq - 1].parent_seq
+        return self._perform(call, Place(recorded.lane, recorded.n, span, parent, cause), inner)
 
     def _learn(self, call: Call) -> None:
         """What a served model answer says of tools; one that asks for a tool which nobody knows may not be gone beyond."""
         recorded = self.kept.last
+        if call.kind == "tool" and recorded is not None:
+            self._watch.claimed(call.name, recorded.input_key or "", recorded.lane, call.attrs.get("tool_call_id"))
         if call.kind != "llm" or recorded is None or recorded.status != "ok" or recorded.output_digest is None:
             return
         self._watch.requested(call.input)
-        self._watch.answered(self.kept.said(recorded), call.input)
+        self._watch.answered(self.kept.said(recorded), call.input, recorded.last_seq, recorded.lane)
         if not self.kept.exhausted(recorded.lane):
             return
         unknown = [name for name in self._watch.never_seen() if name not in self._declared()]

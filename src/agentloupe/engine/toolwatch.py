@@ -6,8 +6,11 @@ asked for last has not even that.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
+from agentloupe.words.canonical import key_of
 from agentloupe.words.exchange import answer_in
 from agentloupe.words.jsontext import Json
 from agentloupe.words.toolcalls import AskedTool, asked_tools, forced_tool, newest_results
@@ -15,6 +18,8 @@ from agentloupe.words.toolcalls import AskedTool, asked_tools, forced_tool, newe
 __all__ = ["SeenResult", "ToolWatch"]
 
 _MANY = 10_000
+_OPEN = 100
+"""Proposals of one tool that are remembered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +30,21 @@ class SeenResult:
         name: of the tool.
         arguments: as the model wrote them: text, unless the client gave something else.
         result: content of the message.
+        cause: number of the event with the answer that asked for it, where that is known.
     """
 
     name: str
     arguments: Json
     result: Json
+    cause: int | None = None
+
+
+class _Proposal(NamedTuple):
+    """A tool that an answer asks for, and that nobody has run so far: the answer's number and lane."""
+
+    asked: AskedTool
+    sequence: int
+    lane: str
 
 
 class ToolWatch:
@@ -37,18 +52,63 @@ class ToolWatch:
 
     def __init__(self) -> None:
         self._asked: dict[str, tuple[AskedTool, bool]] = {}
+        self._proposed: dict[str, list[_Proposal]] = {}
         self._performed: set[str] = set()
         self._outside: dict[str, None] = {}
 
-    def answered(self, response: Json, request: Json = None) -> None:
+    def answered(self, response: Json, request: Json = None, sequence: int | None = None, lane: str = "0") -> None:
         """A model answered: remembers the tools that it asks for. Takes a stored answer, and what it answers.
 
         A tool that the request named as the one to ask for is a form to answer in, and need not be run.
+
+        Args:
+            response: the answer.
+            request: what it answers.
+            sequence: number of the event that holds the answer; `None` where it is not stored.
+            lane: of the call.
         """
         forced = forced_tool(request)
         for asked in asked_tools(answer_in(response)):
             if len(self._asked) < _MANY:
                 self._asked[asked.call_id] = asked, asked.name == forced
+            if sequence is not None and (asked.name in self._proposed or len(self._proposed) < _MANY):
+                proposed = self._proposed.setdefault(asked.name, [])
+                if len(proposed) >= _OPEN:
+                    del proposed[0]
+                proposed.append(_Proposal(asked, sequence, lane))
+
+    def claimed(self, name: str, key: str, lane: str, call_id: Json = None) -> int | None:
+        """Number of the answer that asked for a tool call which is made now; another call cannot claim it again.
+
+        With the id of the tool call that is certain. Without, it is the newest answer that asked for this tool with these
+        arguments, else the newest one in a lane above or below that asked for it at all; `None` where there is none.
+
+        Args:
+            name: of the tool.
+            key: matching key of the call.
+            lane: of the call.
+            call_id: id that the model gave to it, where the caller knows it.
+        """
+        proposed = self._proposed.get(name)
+        if not proposed:
+            return None
+        last = proposed[-1]
+        if call_id is None and last.lane == lane and last.sequence == proposed[0].sequence:
+            return proposed.pop().sequence  # what programs mostly do: the tools of the last answer, one after the other
+        found = next((one for one in proposed if one.asked.call_id == call_id), None) or _nearest(proposed, key, lane)
+        if found is None:
+            return None
+        proposed.remove(found)
+        return found.sequence
+
+    def _cause(self, asked: AskedTool) -> int | None:
+        """Number of the answer that asked for this very call, which has its result now."""
+        proposed = self._proposed.get(asked.name, [])
+        found = next((one for one in proposed if one.asked is asked), None)
+        if found is None:
+            return None
+        proposed.remove(found)
+        return found.sequence
 
     def performed(self, name: str) -> None:
         """A tool went through the boundary."""
@@ -59,9 +119,10 @@ class ToolWatch:
         seen: list[SeenResult] = []
         for call_id, result in newest_results(request) if self._asked else ():
             asked, _ = self._asked.pop(call_id, (None, False))
+            cause = None if asked is None else self._cause(asked)
             if asked is not None and asked.name not in self._performed:
                 self._outside[asked.name] = None
-                seen.append(SeenResult(asked.name, asked.arguments, result))
+                seen.append(SeenResult(asked.name, asked.arguments, result, cause))
         return seen
 
     def undecorated(self) -> tuple[str, ...]:
@@ -72,3 +133,20 @@ class ToolWatch:
         """Names of tools that were asked for and of which nothing was seen since, neither a run nor a result."""
         left = (asked.name for asked, forced in self._asked.values() if not forced)
         return tuple(dict.fromkeys(name for name in left if name not in self._performed and name not in self._outside))
+
+
+def _nearest(proposed: Sequence[_Proposal], key: str, lane: str) -> _Proposal | None:
+    """The proposal that a call in this lane most likely makes good; see `ToolWatch.claimed`."""
+    inside, _, path = lane.rpartition("~")
+    near = [one for one in reversed(proposed) if one.lane.rpartition("~")[0] == inside]
+    related = [one for one in near if _in_line(one.lane.rpartition("~")[2], path)]
+    if related and len({one.sequence for one in near}) == 1:
+        return related[0]
+    exact = (one for one in (*related, *near) if key_of("tool", one.asked.name, one.asked.arguments) == key)
+    return next(exact, related[0] if related else None)
+
+
+def _in_line(one: str, other: str) -> bool:
+    """Whether of two lanes one is the other, or was begun by it or by what it began."""
+    short, long = sorted((one, other), key=len)
+    return long == short or long.startswith(f"{short}/")

@@ -92,7 +92,7 @@ def verify(
         VersionUnknown, StoreError: only what reading the bodies raises; damage is never raised but told.
     """
     events = recording.events
-    fault = _chain_fault(recording) or _end_fault(recording, anchor, signed)
+    fault = _chain_fault(recording) or _end_fault(recording, anchor, signed) or _cause_fault(events)
     erased = any(event.type == "run.erased" for event in events)
     coverage = _coverage(events)
     checked = _Bodies(recording, excused=erased or coverage == "lossy")
@@ -153,6 +153,15 @@ def _whole_texts(recording: Recording) -> bool:
     return True
 
 
+def _cause_fault(events: Sequence[Event]) -> Fault | None:
+    """Whether every cause lies before its effect."""
+    for event in events:
+        cause = event.parent_seq
+        if cause is not None and not 0 < cause < event.sequence:
+            return Fault(event.sequence, "cause", "an earlier event", str(cause))
+    return None
+
+
 def _known(events: Sequence[Event], linked: int, signed: Sequence[Anchoring]) -> Anchoring | None:
     """The last time at which the run was signed as what it is, among its events that are linked without a fault."""
     for one in reversed(signed):
@@ -161,7 +170,7 @@ def _known(events: Sequence[Event], linked: int, signed: Sequence[Anchoring]) ->
     return None
 
 
-_BESIDE = frozenset({"body", "body_missing", "end", "cut", "relinked", "reused"})
+_BESIDE = frozenset({"body", "body_missing", "cause", "end", "cut", "relinked", "reused"})
 """Faults that leave the links as they are."""
 
 
@@ -303,6 +312,7 @@ def said_of(fault: Fault) -> str:
         "run_id": f"{where} belongs to run {fault.actual}",
         "prev_hash": f"{where} does not point at the event before it",
         "hash": f"{where} is not what was sealed",
+        "cause": f"{where} is said to be caused by {fault.actual}, which is no earlier event",
         "end": f"the end is not where it was: {fault.expected} expected, {fault.actual} found",
         "empty": "there are no events",
         "cut": f"its tail was cut behind {where}: {fault.expected} was signed",

@@ -39,12 +39,16 @@ __all__ = [
 
 
 class Place(NamedTuple):
-    """Where a call stands: fixed when the call is made, before anything is awaited."""
+    """Where a call stands: fixed when the call is made, before anything is awaited.
+
+    `cause`: number of the event that brought the call about (the answer that asked for a tool), where that is known.
+    """
 
     lane: str
     n: int
     span_id: str
     parent_span_id: str | None
+    cause: int | None = None
 
     @property
     def call_id(self) -> str:

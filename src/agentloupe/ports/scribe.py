@@ -305,6 +305,8 @@ class Scribe:
             "name": call.name,
             "input_key": input_key,
         }
+        if where.cause is not None:
+            said["parent_seq"] = where.cause
         if input_digest is not None:
             said["input_digest"] = input_digest
         if output_digest is not None:
