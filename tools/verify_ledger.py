@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks a ledger folder without Agent Loupe: one file, the standard library, to be read in ten minutes.
 
-    python verify_ledger.py FOLDER [--anchor N:HASH]
+    python verify_ledger.py FOLDER [--anchor N:HASH] [--public-key FILE]
 
 prints `events=14 receipts=1 state=retrying` and exits with 0, or names the first fault and its check and exits with 2
 (3: newer, or of a kind that is not known here). Sealed ledgers (schema version 1) only. It shares no code with
@@ -10,6 +10,8 @@ prints `events=14 receipts=1 state=retrying` and exits with 0, or names the firs
 # pyright: basic
 # Plain Python on purpose: it is read by people who check somebody else's work.
 
+import base64
+import binascii
 import hashlib
 import json
 import math
@@ -397,7 +399,11 @@ def check_checkpoint(files, receipts, lines):
         "contract_sha256": sha(files["contract.json"]),
         "bodies_sha256": sha(files["bodies.jsonl"]) if "bodies.jsonl" in files else None,
     }
-    said = term(files[where], "checkpoint", where, actual)
+    said = term(files[where], "checkpoint", where, actual, ("key_id", "signature"))
+    for name, digits in (("key_id", 64), ("signature", 128)):
+        value = said.get(name) if "key_id" in said or "signature" in said else "0" * digits
+        good = isinstance(value, str) and re.fullmatch(f"[0-9a-f]{{{digits}}}", value)
+        need(good, "checkpoint", where, f"{name} is not {digits} hex digits")
     for name, value in actual.items():
         need(
             said[name] == value and type(said[name]) is type(value),
@@ -405,6 +411,19 @@ def check_checkpoint(files, receipts, lines):
             where,
             f"{name} is not that of the folder",
         )
+    return said
+
+
+def check_signature(said, keys):
+    """One of these public keys signed the checkpoint: a line that says what for, and all other members."""
+    where, guard = "checkpoint.json", "signature"
+    need("signature" in said, guard, where, "is not signed, and a public key was given")
+    known = {sha(key): key for key in keys}
+    need(said["key_id"] in known, guard, where, "was signed by another key")
+    signed = canonical({name: value for name, value in said.items() if name != "signature"})
+    data = b"agentloupe ledger 1\n" + signed.encode()
+    good = signed_by(known[said["key_id"]], data, bytes.fromhex(said["signature"]))
+    need(good, guard, where, "the signature does not fit")
 
 
 def check_bodies(files, lines):
@@ -452,6 +471,74 @@ def parts_of(data):
             todo += one.values() if isinstance(one, dict) else one
     need(all(isinstance(one, str) for one in found), "bodies", "bodies.jsonl")
     return {one.encode() for one in found}
+
+
+# --- Ed25519 (RFC 8032): only checking, nothing secret, so it need not run in constant time ------------------------------
+
+P = 2**255 - 19  # section 5.1: the field, the order of the base point, the constant d
+L = 2**252 + 27742317777372353535851937790883648493
+D = -121665 * pow(121666, -1, P) % P
+ROOT = pow(2, (P - 1) // 4, P)  # of -1
+ONE = (0, 1, 1, 0)
+
+
+def point(data):
+    """Section 5.1.3: the point that 32 bytes stand for, as (X, Y, Z, T); `None` where they stand for none."""
+    y = int.from_bytes(data, "little")
+    sign, y = y >> 255, y & (1 << 255) - 1
+    if y >= P:
+        return None
+    square = (y * y - 1) * pow(D * y * y + 1, -1, P) % P
+    x = pow(square, (P + 3) // 8, P)
+    if (x * x - square) % P:
+        x = x * ROOT % P
+    if (x * x - square) % P or (x == 0 and sign):
+        return None
+    x = P - x if x & 1 != sign else x
+    return x, y, 1, x * y % P
+
+
+def add(one, other):
+    """Section 5.1.4: the sum of two points, the same formula for a point and itself."""
+    a = (one[1] - one[0]) * (other[1] - other[0]) % P
+    b = (one[1] + one[0]) * (other[1] + other[0]) % P
+    c, d = 2 * D * one[3] * other[3] % P, 2 * one[2] * other[2] % P
+    e, f, g, h = b - a, d - c, d + c, b + a
+    return e * f % P, g * h % P, f * g % P, e * h % P
+
+
+def times(number, one):
+    """A point added to itself so many times."""
+    total = ONE
+    while number:
+        total = add(total, one) if number & 1 else total
+        one, number = add(one, one), number >> 1
+    return total
+
+
+BASE = point((4 * pow(5, -1, P) % P).to_bytes(32, "little"))
+
+
+def signed_by(key, data, signature):
+    """Section 5.1.7: whether S * B is R + k * A, for the key A and the signature R, S."""
+    a, r, s = point(key), point(signature[:32]), int.from_bytes(signature[32:], "little")
+    if len(key) != 32 or len(signature) != 64 or a is None or r is None or s >= L:
+        return False
+    k = int.from_bytes(hashlib.sha512(signature[:32] + key + data).digest(), "little") % L
+    left, right = times(s, BASE), add(r, times(k, a))
+    return not any((left[n] * right[2] - right[n] * left[2]) % P for n in (0, 1))
+
+
+def public_keys(data):
+    """The keys of a PEM file: each is 32 bytes behind a fixed beginning (RFC 8410, section 4)."""
+    found = re.findall(rb"-----BEGIN PUBLIC KEY-----\s(.*?)-----END PUBLIC KEY-----", data, re.DOTALL)
+    try:
+        keys = [base64.b64decode(b"".join(one.split()), validate=True) for one in found]
+    except binascii.Error:
+        keys = []
+    start = bytes.fromhex("302a300506032b6570032100")
+    need(keys and all(len(one) == 44 and one[:12] == start for one in keys), "key", "--public-key", "no such key", 3)
+    return [one[12:] for one in keys]
 
 
 # --- what follows -----------------------------------------------------------------------------------------------------
@@ -549,14 +636,16 @@ def derive(lines, budget, contract, checks):
     return "interrupted" if run.open and not run.ended else run.state
 
 
-def judge(files, receipts, anchor=None):
+def judge(files, receipts, anchor=None, keys=None):
     """All checks of the contents, in their order; what a replay prints. Raises `Fault`."""
     lines = read_lines(files["events.jsonl"])
     lifecycle(lines)
     check_receipts(lines, receipts)
     budget, contract, checks = check_terms(files, lines[0]["payload"])
     check_chain(lines)
-    check_checkpoint(files, receipts, lines)
+    checkpoint = check_checkpoint(files, receipts, lines)
+    if keys is not None:
+        check_signature(checkpoint, keys)
     if anchor is not None:
         events, head = anchor
         known = events <= len(lines) and (lines[events - 1]["hash"] if events else "0" * 64) == head
@@ -568,13 +657,16 @@ def judge(files, receipts, anchor=None):
 
 def main(words):
     """The command."""
-    anchor = None
+    anchor = keys = None
     if "--anchor" in words:
         at = words.index("--anchor")
         events, _, head = words[at + 1].partition(":")
         anchor, words = (int(events), head), words[:at] + words[at + 2 :]
     try:
-        print(judge(*read(Path(words[0])), anchor))
+        if "--public-key" in words:
+            at = words.index("--public-key")
+            keys, words = public_keys(Path(words[at + 1]).read_bytes()), words[:at] + words[at + 2 :]
+        print(judge(*read(Path(words[0])), anchor, keys))
     except Fault as fault:
         print(fault, file=sys.stderr)
         return fault.code

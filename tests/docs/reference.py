@@ -120,7 +120,7 @@ def _ledger_parts() -> dict[str, str]:
     from agentloupe.engine.ledger.checks import GUARDS, RULES
     from agentloupe.engine.ledger.reducer import SIGNALS, TABLE
     from agentloupe.words.ledger import ROWS
-    from tests.ledger.mutations import DEPTHS
+    from tests.ledger.mutations import COLUMNS
     from tests.ledger.test_mutations import table_of_mutations
 
     def ticked(names: Iterable[str | None]) -> str:
@@ -139,7 +139,7 @@ def _ledger_parts() -> dict[str, str]:
         "kinds": _table(("kind", "event", "meaning", "may follow, in its call", "its payload needs"), kinds),
         "checks": _table(("", "check", "proves that", "rules"), checks),
         "states": _table(("signal", "from", "to"), states),
-        "mutations": _table(("what", "what was done to it", *DEPTHS), table_of_mutations()),
+        "mutations": _table(("what", "what was done to it", *COLUMNS), table_of_mutations()),
     }
 
 

@@ -1,7 +1,8 @@
 """Forgeries of a ledger: everything a person with an editor, or with our own code, may do to one.
 
-Each is made in three depths: `in place` (only that is changed), `re-linked` (the chain is made anew behind it) and `re-signed`
-(digests, receipts' digests and checkpoint, too: the folder is whole again in itself). Nobody can make the anchor anew, which lies elsewhere.
+Each is made in four depths: `in place` (only that is changed), `re-linked` (the chain is made anew behind it), `re-sealed`
+(digests, receipts' digests and checkpoint, too: the folder is whole again in itself, under the old signature) and `re-signed` (and signed
+with a key of the forger's own). Nobody can make the anchor anew, which lies elsewhere, nor sign with a key that he does not have.
 """
 
 from __future__ import annotations
@@ -13,11 +14,20 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from agentloupe.engine.ledger.making import LedgerFiles, checkpointed, sealed_lines
+from agentloupe.engine.ledger.terms import signed_checkpoint
 from agentloupe.words.canonical import canonical, digest_bytes
 from agentloupe.words.event import Head
 from agentloupe.words.ledger import KINDS, line_text
+from tests.ledger.support import FORGER, OWNER
 
-DEPTHS = ("in place", "re-linked", "re-signed")
+COLUMNS: dict[str, tuple[str, bool]] = {
+    "in place": ("in place", False),
+    "re-linked": ("re-linked", False),
+    "re-sealed": ("re-sealed", False),
+    "re-sealed, the key is known": ("re-sealed", True),
+    "re-signed, the key is known": ("re-signed", True),
+}
+"""Of the table: how deep it is mended, and whether the reader knows the public key; where not, the anchor."""
 Line = dict[str, Any]
 
 
@@ -44,15 +54,22 @@ class Deck:
         budget, contract = canonical(self.budget) + b"\n", canonical(self.contract) + b"\n"
         bodies = None if self.bodies is None else tuple(self.bodies)
         lines = copy.deepcopy(self.lines)
-        if depth == "re-signed":
+        if depth in ("re-sealed", "re-signed"):
             for line in lines:
                 _sign(line, budget, contract, self.receipts)
         if depth != "in place":
             lines = sealed_lines({k: v for k, v in line.items() if k not in ("prev_hash", "hash")} for line in lines)
         events = b"".join(line_text(line) + b"\n" for line in lines)
-        if depth == "re-signed" and lines and "run_id" in lines[-1]:
-            return replace(checkpointed(lines, self.receipts, budget, contract, bodies), head=head)
+        if depth in ("re-sealed", "re-signed") and lines and "run_id" in lines[-1]:
+            made = checkpointed(lines, self.receipts, budget, contract, bodies)
+            return replace(made, head=head, checkpoint=self._signed(made.checkpoint, depth))
         return LedgerFiles(head, events, self.receipts, budget, contract, canonical(self.checkpoint) + b"\n", bodies)
+
+    def _signed(self, checkpoint: bytes, depth: str) -> bytes:
+        if depth == "re-signed":
+            return signed_checkpoint(checkpoint, FORGER)
+        kept = {name: self.checkpoint[name] for name in ("key_id", "signature") if name in self.checkpoint}
+        return canonical({**json.loads(checkpoint), **kept}) + b"\n"
 
 
 def _sign(line: Line, budget: bytes, contract: bytes, receipts: dict[str, bytes]) -> None:
@@ -182,6 +199,8 @@ def _of_terms(deck: Deck) -> Iterator[Mutation]:
             )
             yield Mutation(what, "a member taken away", member, lambda d, w=what, m=member: getattr(d, w).pop(m))
         yield Mutation(what, "a member added", "", lambda d, w=what: getattr(d, w).update(note="x"))
+    if "signature" in deck.checkpoint:
+        yield from _of_signature()
     for name in ("max_attempts", "max_model_calls", "max_tool_calls", "max_tokens"):
         yield Mutation("budget", "a limit lowered to 0", name, lambda d, n=name: d.budget.update({n: 0}))
         yield Mutation("budget", "a limit lifted", name, lambda d, n=name: d.budget.update({n: 10**6}))
@@ -199,6 +218,22 @@ def _of_terms(deck: Deck) -> Iterator[Mutation]:
         yield Mutation(
             "check definition", "another command", str(n), lambda d, n=n: d.contract["checks"][n].update(how="true")
         )
+
+
+def _of_signature() -> Iterator[Mutation]:
+    def resigned(deck: Deck, **other: str) -> None:
+        plain = {k: v for k, v in deck.checkpoint.items() if k not in ("key_id", "signature")}
+        deck.checkpoint = {**json.loads(signed_checkpoint(canonical(plain), FORGER)), **other}
+
+    def stripped(deck: Deck) -> None:
+        del deck.checkpoint["key_id"], deck.checkpoint["signature"]
+
+    yield Mutation("signature", "stripped", "", stripped)
+    yield Mutation("signature", "by another key", "", resigned)
+    yield Mutation(
+        "signature", "by another key, under the id of the right one", "", lambda d: resigned(d, key_id=OWNER.key_id)
+    )
+    yield Mutation("signature", "no hex digits", "", lambda d: d.checkpoint.update(signature="x" * 128))
 
 
 def _of_bodies(deck: Deck) -> Iterator[Mutation]:

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
 from agentloupe.engine.ledger.making import LedgerFiles, checkpointed, sealed_lines
-from agentloupe.engine.ledger.terms import terms_file
+from agentloupe.engine.ledger.terms import signed_checkpoint, terms_file
 from agentloupe.ports.ledger import LedgerFolder
+from agentloupe.vault.keys import SigningKey
 from agentloupe.words.canonical import digest_bytes, dumps
 from agentloupe.words.ledger import KINDS
 
+_KEYS = [Ed25519PrivateKey.from_private_bytes(bytes([n]) * 32) for n in (1, 2)]
+OWNER, FORGER = map(SigningKey, _KEYS)
+"""Keys of whoever signs ledgers in tests, and of whoever forges them."""
+PUBLIC = _KEYS[0].public_key()
 FIXTURE = Path(__file__).parent / "retrying"
 RUN = "fix-the-build"
 
@@ -152,6 +160,11 @@ def told(
         made = {"schema_version": 1, "seq": line["seq"], "run_id": RUN, "kind": line["kind"]}
         lines.append({**made, "recorded_at": at(line["seq"]), "payload": payload})
     return checkpointed(sealed_lines(lines), held, limits, terms, bodies)
+
+
+def signed(files: LedgerFiles) -> LedgerFiles:
+    """The ledger, signed by its owner."""
+    return replace(files, checkpoint=signed_checkpoint(files.checkpoint, OWNER))
 
 
 def in_memory(files: LedgerFiles, origin: str = "memory") -> LedgerFolder:

@@ -19,12 +19,22 @@ BudgetFile = Annotated[
     Path | None,
     typer.Option("--budget", metavar="FILE", help="The budget, when it lies elsewhere.", show_default=False),
 ]
+SignedBy = Annotated[
+    Path | None,
+    typer.Option(
+        "--public-key",
+        metavar="FILE",
+        help="The checkpoint has to be signed by this key; without a signature it is damaged.",
+        show_default=False,
+    ),
+]
 
 
 def replay(
     folder: Folder,
     budget: BudgetFile = None,
     anchor: Anchor = None,
+    public_key: SignedBy = None,
     rules: Annotated[
         int,
         typer.Option("--rules", metavar="N", help="Whose rules hold; 0: of plain ledgers, without chain and digests."),
@@ -51,7 +61,9 @@ def replay(
 
     if not 0 <= rules <= LEDGER_VERSION:
         raise UsageError(f"--rules {rules}: there are rules 0 to {LEDGER_VERSION}")
-    report = replay_folder(folder, budget=budget, rules=rules, anchor=anchor_of(anchor), output=output)
+    report = replay_folder(
+        folder, budget=budget, rules=rules, anchor=anchor_of(anchor), public_key=public_key, output=output
+    )
     out = Output(as_json)
     if as_json:
         out.document(dict(report.fields))
@@ -141,35 +153,46 @@ def export(
     run: RunRef,
     folder: Folder,
     bodies: Annotated[bool, typer.Option("--bodies/--no-bodies", help="With or without the values.")] = True,
+    key: Annotated[
+        Path | None,
+        typer.Option(
+            "--key", metavar="FILE", help="Sign the checkpoint, see `agentloupe anchor keygen`.", show_default=False
+        ),
+    ] = None,
     as_json: AsJson = False,
     db: Database = None,
     debug: Debug = False,
 ) -> None:
     """Write a run as a ledger: events with their chain, receipts, budget, contract, checkpoint, values.
 
-    Keep the anchor that it prints somewhere else: with it, a replay of the folder proves that nothing was cut.
+    Keep the anchor that it prints somewhere else, or sign the folder: with either, a replay proves that nothing was cut.
     Example: agentloupe ledger export last incident/
     """
     from agentloupe.verbs.api import resolve
     from agentloupe.verbs.ledger import export_ledger
 
     with opened(db) as store:
-        done = export_ledger(store, resolve(store, run), folder, bodies=bodies)
+        done = export_ledger(store, resolve(store, run), folder, bodies=bodies, key=key)
     out = Output(as_json)
     if as_json:
         counts = {"events": done.events, "receipts": done.receipts, "bodies": done.bodies, "bytes": done.bytes}
-        out.document({"run": done.run_id, "folder": str(folder), **counts, "anchor": done.anchor})
+        out.document(
+            {"run": done.run_id, "folder": str(folder), **counts, "anchor": done.anchor, "key_id": done.key_id}
+        )
     else:
         values = "without values" if done.bodies is None else number_of(done.bodies, "body")
         counts = f"{number_of(done.events, 'event')}, {number_of(done.receipts, 'receipt')}, {values}"
         out.line(f"{done.run_id} written to {folder} ({counts}, {bytes_text(done.bytes)})")
         out.line(f"anchor {done.anchor}")
+        if done.key_id is not None:
+            out.line(f"signed by key {done.key_id[:12]}")
 
 
 def import_(
     folder: Folder,
     budget: BudgetFile = None,
     anchor: Anchor = None,
+    public_key: SignedBy = None,
     as_json: AsJson = False,
     db: Database = None,
     debug: Debug = False,
@@ -181,7 +204,7 @@ def import_(
     from agentloupe.verbs.ledger import import_ledger
 
     with opened(db, create=True) as store:
-        report = import_ledger(store, folder, budget=budget, anchor=anchor_of(anchor))
+        report = import_ledger(store, folder, budget=budget, anchor=anchor_of(anchor), public_key=public_key)
     out = Output(as_json)
     if as_json:
         out.document(report.as_json())

@@ -22,6 +22,7 @@ from agentloupe.importers.ledger_folder import events_file, open_ledger
 from agentloupe.ports import ambient
 from agentloupe.ports.ledger import LedgerFolder
 from agentloupe.ports.protocols import ImportedRun, Store
+from agentloupe.vault.keys import PublicKeys, SigningKey
 from agentloupe.verbs.exchange import RunReport, take_sealed
 from agentloupe.verbs.sessions import rules_of, settings_here
 from agentloupe.words.canonical import Json, loads
@@ -57,6 +58,7 @@ def replay_folder(
     budget: Path | None = None,
     rules: int = LEDGER_VERSION,
     anchor: Head | None = None,
+    public_key: Path | None = None,
     output: Path | None = None,
 ) -> LedgerReport:
     """Replays a ledger and writes its report; nothing else is touched, nothing is executed.
@@ -66,15 +68,20 @@ def replay_folder(
         budget: its budget, when it lies elsewhere.
         rules: whose rules hold; 0 are those of plain ledgers.
         anchor: number and hash of the last event, as known from elsewhere.
+        public_key: file of the key by which the checkpoint has to be signed; `None`: it need not be.
         output: where the report goes; `replay_report.json` in the folder when nothing is said.
 
     Raises:
         Corrupt, VersionUnknown: the first fault; no report is written.
         NotFound, UsageError, LoupeError: the folder cannot be read, or the report not written.
     """
-    report = replay(open_ledger(folder, budget=budget), rules=rules, anchor=anchor)
+    report = replay(open_ledger(folder, budget=budget), rules=rules, anchor=anchor, trust=_trust(public_key))
     write_file(output or folder / REPORT, report.document())
     return report
+
+
+def _trust(public_key: Path | None) -> PublicKeys | None:
+    return None if public_key is None else PublicKeys.read(public_key)
 
 
 def salvage_folder(folder: Path, output: Path | None = None) -> Salvage:
@@ -148,6 +155,7 @@ class Exported:
         events, receipts, bodies: how many; `bodies` is `None` where no values were written.
         bytes: of all files.
         anchor: number and hash of the last event, to be kept elsewhere.
+        key_id: of the key that it is signed with; `None`: it is not.
     """
 
     run_id: str
@@ -157,21 +165,26 @@ class Exported:
     bodies: int | None
     bytes: int
     anchor: str
+    key_id: str | None = None
 
 
-def export_ledger(store: Store, run_id: str, folder: Path, *, bodies: bool = True) -> Exported:
-    """Writes a run as a ledger. `bodies=False` leaves the values out: what remains is the flow, with its digests.
+def export_ledger(store: Store, run_id: str, folder: Path, *, bodies: bool = True, key: Path | None = None) -> Exported:
+    """Writes a run as a ledger, signed where a private key is given.
+
+    `bodies=False` leaves the values out: what remains is the flow, with its digests.
 
     Raises:
         RunNotFound: there is no such run. Damaged: it is not whole.
         Refused: something is at the folder's place already. LoupeError: it cannot be written.
     """
+    signer = None if key is None else SigningKey.read(key)
     recording = store.recording(run_id)
-    files = files_of(recording, bodies=bodies)
+    files = files_of(recording, bodies=bodies, signer=signer)
     size = write_files(folder, files)
     held = None if files.bodies is None else len(files.bodies)
     anchor = f"{files.head.sequence}:{files.head.hash}"
-    return Exported(run_id, folder, files.head.sequence, len(files.receipts), held, size, anchor)
+    key_id = None if signer is None else signer.key_id
+    return Exported(run_id, folder, files.head.sequence, len(files.receipts), held, size, anchor, key_id)
 
 
 def write_files(folder: Path, files: LedgerFiles, more: Mapping[str, Iterable[bytes]] | None = None) -> int:
@@ -181,13 +194,20 @@ def write_files(folder: Path, files: LedgerFiles, more: Mapping[str, Iterable[by
     return write_folder(folder, {**parts, **values, CHECKPOINT: (files.checkpoint,), **(more or {})}, files.receipts)
 
 
-def import_ledger(store: Store, folder: Path, *, budget: Path | None = None, anchor: Head | None = None) -> RunReport:
+def import_ledger(
+    store: Store,
+    folder: Path,
+    *,
+    budget: Path | None = None,
+    anchor: Head | None = None,
+    public_key: Path | None = None,
+) -> RunReport:
     """Takes a sealed ledger over as a run: the events of a run that was exported come back as they were.
 
     Raises:
         Corrupt, VersionUnknown: see `replay_folder`. StoreError: another run has its id (reason `exists`).
     """
-    found = judge(open_ledger(folder, budget=budget), anchor=anchor)
+    found = judge(open_ledger(folder, budget=budget), anchor=anchor, trust=_trust(public_key))
     recording = recording_of(found, dict(_values(found.folder)))
     assert found.reducer is not None
     run = ImportedRun(

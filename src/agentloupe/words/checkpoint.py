@@ -20,6 +20,7 @@ __all__ = [
     "ANCHOR_CONTEXT",
     "CHECKPOINT_VERSION",
     "FIRST",
+    "LEDGER_CONTEXT",
     "Checkpoint",
     "Leaf",
     "hash_of_leaf",
@@ -31,6 +32,8 @@ __all__ = [
 CHECKPOINT_VERSION: Final = 1
 ANCHOR_CONTEXT: Final = b"agentloupe anchor 1\n"
 """Stands before what is signed, so that a signature made for another purpose is none here."""
+LEDGER_CONTEXT: Final = b"agentloupe ledger 1\n"
+"""The same for the checkpoint of a ledger."""
 FIRST: Final = "0" * 64
 """`previous` of the first checkpoint."""
 

@@ -21,9 +21,11 @@ from agentloupe.engine.ledger.terms import (
     read_contract,
     read_receipt,
     receipts_digest,
+    signed_bytes,
 )
 from agentloupe.ports.ledger import LedgerFolder
 from agentloupe.ports.pack import needs
+from agentloupe.ports.signing import Trust
 from agentloupe.words.canonical import Json, digest_bytes, digest_parts, loads
 from agentloupe.words.event import Head
 from agentloupe.words.jsontext import JsonFault
@@ -56,6 +58,7 @@ class Found:
         folder: what is judged.
         version: whose rules hold, see `RULES`.
         anchor: number and hash of the last event as known from elsewhere.
+        trust: keys by one of which the checkpoint has to be signed; `None`: it need not be.
         lines: the lines, once they are proven to be JSON objects.
         budget, contract: once their digests are proven.
         reducer: where the run is, after all lines.
@@ -66,6 +69,7 @@ class Found:
     folder: LedgerFolder
     version: int = LEDGER_VERSION
     anchor: Head | None = None
+    trust: Trust | None = None
     lines: list[Line] = field(default_factory=list[Line])
     budget: Budget = field(default_factory=Budget)
     contract: Contract = field(default_factory=Contract)
@@ -426,6 +430,21 @@ def _checkpoint(found: Found) -> LedgerFault | None:
     return None
 
 
+def _signature(found: Found) -> LedgerFault | None:
+    if found.trust is None:
+        return None
+    key, signature = found.checkpoint.get("key_id"), found.checkpoint.get("signature")
+    if not isinstance(key, str) or not isinstance(signature, str):
+        said = "it is not signed, and a public key was given"
+    elif not found.trust.holds(key):
+        said = f"it was signed by another key ({key[:12]})"
+    elif not found.trust.signed(key, signed_bytes(found.checkpoint), bytes.fromhex(signature)):
+        said = "the signature does not fit: this is not what was signed"
+    else:
+        return None
+    return LedgerFault(guard="signature", said=said, file=CHECKPOINT)
+
+
 def _anchor(found: Found) -> LedgerFault | None:
     if found.anchor is None:
         return None
@@ -583,6 +602,7 @@ GUARDS: Sequence[Guard] = (
     Guard("contract_digest", "the contract is the one that the run was started with", _contract_digest),
     Guard("chain", "every line is linked to the one before it, as it was sealed", _chain),
     Guard("checkpoint", "number of events, head and files are those of the checkpoint", _checkpoint),
+    Guard("signature", "somebody whose key is known signed the checkpoint (`--public-key`)", _signature),
     Guard("anchor", "the end is where somebody else knows it to be (`--anchor`)", _anchor),
     Guard("bodies", "every value fits its digest, and none is missing", _bodies),
     Guard("budget", "no limit of the budget was passed", _derived("budget")),

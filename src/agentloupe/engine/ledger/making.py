@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 from agentloupe.engine.ledger.checks import Found
-from agentloupe.engine.ledger.terms import CHECKPOINT_FIELDS, receipts_digest, terms_file, terms_of, told_terms
+from agentloupe.engine.ledger.terms import (
+    CHECKPOINT_FIELDS,
+    receipts_digest,
+    signed_checkpoint,
+    terms_file,
+    terms_of,
+    told_terms,
+)
 from agentloupe.engine.verify import verify
 from agentloupe.ports.pack import needs
 from agentloupe.ports.recording import Recording
+from agentloupe.ports.signing import Signer
 from agentloupe.words.canonical import Json, canonical, digest_bytes, digest_parts, loads
 from agentloupe.words.errors import Corrupt
 from agentloupe.words.event import SCHEMA_VERSION, Event, Head, from_envelope
@@ -41,8 +49,8 @@ class LedgerFiles:
     bodies: tuple[bytes, ...] | None
 
 
-def files_of(recording: Recording, *, bodies: bool = True) -> LedgerFiles:
-    """A run as the files of a ledger.
+def files_of(recording: Recording, *, bodies: bool = True, signer: Signer | None = None) -> LedgerFiles:
+    """A run as the files of a ledger, its checkpoint signed where a signer is given.
 
     Raises:
         Damaged: the recording is not whole: evidence is not handed on as better than it is.
@@ -56,7 +64,8 @@ def files_of(recording: Recording, *, bodies: bool = True) -> LedgerFiles:
     added = _Added(budget, contract, receipts)
     lines = sealed_lines(line_of(event, added.of(event)) for event in recording.events)
     values = tuple(_bodies(recording)) if bodies else None
-    return checkpointed(lines, receipts, budget, contract, values)
+    files = checkpointed(lines, receipts, budget, contract, values)
+    return files if signer is None else replace(files, checkpoint=signed_checkpoint(files.checkpoint, signer))
 
 
 def checkpointed(

@@ -17,6 +17,7 @@ from agentloupe.engine.ledger.checks import GUARDS, RULES, Found, first_fault
 from agentloupe.engine.ledger.reducer import TABLE, Reducer
 from agentloupe.engine.ledger.terms import receipts_digest
 from agentloupe.ports.ledger import LedgerFolder
+from agentloupe.ports.signing import Trust
 from agentloupe.words.canonical import Json, digest, digest_bytes, loads
 from agentloupe.words.errors import Corrupt, Refused
 from agentloupe.words.event import Head
@@ -56,23 +57,27 @@ def rules_digest(version: int = LEDGER_VERSION) -> str:
     return digest([version, rows, checks, {signal: dict[str, Json](moves) for signal, moves in TABLE.items()}])
 
 
-def judge(folder: LedgerFolder, *, rules: int = LEDGER_VERSION, anchor: Head | None = None) -> Found:
+def judge(
+    folder: LedgerFolder, *, rules: int = LEDGER_VERSION, anchor: Head | None = None, trust: Trust | None = None
+) -> Found:
     """Makes all checks and gives what was read on the way.
 
     Raises:
         Corrupt: the first fault, with file, line, sequence, kind; `reason` is the guard.
         VersionUnknown: it is newer than this reader, or of a kind that it does not know.
     """
-    found = Found(folder, rules, anchor)
+    found = Found(folder, rules, anchor, trust)
     fault = first_fault(found)
     if fault is not None:
         raise error_of(fault, folder.origin)
     return found
 
 
-def replay(folder: LedgerFolder, *, rules: int = LEDGER_VERSION, anchor: Head | None = None) -> LedgerReport:
+def replay(
+    folder: LedgerFolder, *, rules: int = LEDGER_VERSION, anchor: Head | None = None, trust: Trust | None = None
+) -> LedgerReport:
     """Replays a ledger: all checks, then the derived state. Executes nothing. Raises like `judge`."""
-    return report_of(judge(folder, rules=rules, anchor=anchor))
+    return report_of(judge(folder, rules=rules, anchor=anchor, trust=trust))
 
 
 def report_of(found: Found) -> LedgerReport:
@@ -97,6 +102,7 @@ def report_of(found: Found) -> LedgerReport:
             "bodies_sha256": found.checkpoint.get("bodies_sha256"),
             "head": last.get("hash"),
             "anchor": None if found.anchor is None else f"{found.anchor.sequence}:{found.anchor.hash}",
+            "key_id": None if found.trust is None else found.checkpoint["key_id"],
             "coverage": _coverage(found),
             "bodies": {"held": found.held, "missing": found.missing} if folder.has_bodies else None,
             "rules": found.version,
@@ -136,10 +142,16 @@ def _notes(found: Found, reducer: Reducer) -> list[str]:
     notes = ["the order is that in which the host committed the events, not the order of the world"]
     if not found.version:
         notes.append("a plain ledger: no chain, no checkpoint; nothing shows that it was not changed")
+    elif found.trust is not None:
+        notes.append(
+            f"signed by key {str(found.checkpoint['key_id'])[:12]}: nothing is proven about events behind the end"
+        )
     elif found.anchor is None:
         notes.append("end not anchored: only the folder itself says where it ends")
     elif found.anchor.sequence < len(found.lines):
         notes.append(f"anchored to sequence {found.anchor.sequence} only")
+    if found.trust is None and "key_id" in found.checkpoint:
+        notes.append("it says that it is signed; no public key was given, and nobody looked")
     if not found.folder.has_bodies:
         notes.append("no values in the folder: what was said and answered was not looked at")
     if not reducer.ended:
@@ -201,7 +213,7 @@ def compare(one: LedgerReport, other: LedgerReport) -> Comparison:
         return Comparison((), None)
     if any(name in changed for name in _SAME_EVIDENCE):
         return Comparison(changed, "the evidence differs")
-    causes = {"rules_digest": "rules", "reader": "reader", "anchor": "anchor"}
+    causes = {"rules_digest": "rules", "reader": "reader", "anchor": "anchor", "key_id": "key"}
     named = " and ".join(cause for name, cause in causes.items() if name in changed)
     if not named:
         return Comparison(changed, "evidence, rules and reader are the same: one of the reports was changed")

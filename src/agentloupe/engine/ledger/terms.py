@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TypeGuard
+from typing import TypeGuard, cast
 
 from agentloupe.ports.recording import Recording
+from agentloupe.ports.signing import Signer
 from agentloupe.words.canonical import Json, canonical, digest_bytes, loads
+from agentloupe.words.checkpoint import LEDGER_CONTEXT
 from agentloupe.words.event import Event
 from agentloupe.words.jsontext import JsonFault
 from agentloupe.words.ledger import LEDGER_VERSION
@@ -16,6 +19,7 @@ __all__ = [
     "CHECKPOINT_FIELDS",
     "LIMITS",
     "RECEIPT_FIELDS",
+    "SIGNATURE_FIELDS",
     "Budget",
     "Contract",
     "TermFault",
@@ -25,6 +29,8 @@ __all__ = [
     "read_contract",
     "read_receipt",
     "receipts_digest",
+    "signed_bytes",
+    "signed_checkpoint",
     "terms_file",
     "terms_of",
     "told_terms",
@@ -49,6 +55,10 @@ CHECKPOINT_FIELDS = (
     *("schema_version", "run_id", "events", "head", "events_sha256", "receipts_sha256"),
     *("budget_sha256", "contract_sha256", "bodies_sha256"),
 )
+
+
+SIGNATURE_FIELDS: Mapping[str, int] = {"key_id": 64, "signature": 128}
+"""What a signed checkpoint has besides, as hex digits, and how many: both of them, or none."""
 
 
 class TermFault(ValueError):
@@ -191,8 +201,24 @@ def read_receipt(data: bytes, version: int) -> dict[str, Json]:
 def read_checkpoint(data: bytes, version: int) -> dict[str, Json]:
     """`checkpoint.json`. Raises `TermFault`."""
     value = _members(data, version)
-    _exactly(value, CHECKPOINT_FIELDS, CHECKPOINT_FIELDS, open_ended=False)
+    _exactly(value, CHECKPOINT_FIELDS, (*CHECKPOINT_FIELDS, *SIGNATURE_FIELDS), open_ended=False)
+    if not value.keys().isdisjoint(SIGNATURE_FIELDS):
+        for name, digits in SIGNATURE_FIELDS.items():
+            said = value.get(name)
+            if not isinstance(said, str) or not re.fullmatch(f"[0-9a-f]{{{digits}}}", said):
+                raise TermFault(f"{name} is not {digits} hex digits")
     return value
+
+
+def signed_checkpoint(checkpoint: bytes, signer: Signer) -> bytes:
+    """A checkpoint that had no signature, with one."""
+    said = cast("dict[str, Json]", loads(checkpoint)) | {"key_id": signer.key_id}
+    return canonical({**said, "signature": signer.sign(signed_bytes(said)).hex()}) + b"\n"
+
+
+def signed_bytes(checkpoint: Mapping[str, Json]) -> bytes:
+    """What the signature of a checkpoint is over: a line that says what it is for, and all other members."""
+    return LEDGER_CONTEXT + canonical({name: value for name, value in checkpoint.items() if name != "signature"})
 
 
 def receipts_digest(receipts: Mapping[str, bytes]) -> str:
