@@ -11,6 +11,7 @@ import copy
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 from agentloupe.engine.ledger.making import LedgerFiles, checkpointed, sealed_lines
@@ -41,6 +42,8 @@ class Deck:
     contract: Any
     checkpoint: Any
     bodies: Any
+    cut: tuple[str, ...] = ()
+    """Files whose last bytes are gone, whatever else was mended."""
 
     @classmethod
     def of(cls, files: LedgerFiles) -> Deck:
@@ -51,6 +54,10 @@ class Deck:
 
     def files(self, depth: str, head: Head) -> LedgerFiles:
         """The edited ledger, mended as deep as that."""
+        made = self._mended(depth, head)
+        return replace(made, **{name: getattr(made, name)[:-9] for name in self.cut})
+
+    def _mended(self, depth: str, head: Head) -> LedgerFiles:
         budget, contract = canonical(self.budget) + b"\n", canonical(self.contract) + b"\n"
         bodies = None if self.bodies is None else tuple(self.bodies)
         lines = copy.deepcopy(self.lines)
@@ -98,8 +105,14 @@ def mutations(files: LedgerFiles) -> Iterator[Mutation]:
         yield from _of_line(deck.lines[n], n, len(deck.lines))
     for name, data in deck.receipts.items():
         yield from _of_receipt(name, json.loads(data))
+    for one, other in pairwise(deck.receipts):
+        yield Mutation("receipt", "swapped with another", one, lambda d, a=one, b=other: _swapped(d.receipts, a, b))
     yield from _of_terms(deck)
     yield from _of_bodies(deck)
+
+
+def _swapped(receipts: dict[str, bytes], one: str, other: str) -> None:
+    receipts[one], receipts[other] = receipts[other], receipts[one]
 
 
 def _chosen(lines: list[Line]) -> list[int]:
@@ -190,8 +203,11 @@ def _of_receipt(name: str, receipt: Any) -> Iterator[Mutation]:
 
 
 def _of_terms(deck: Deck) -> Iterator[Mutation]:
+    yield Mutation("event", "the log truncated in a line", "", lambda d: setattr(d, "cut", ("events",)))
+    yield Mutation("budget", "swapped with the contract", "", _exchanged)
     for what in ("budget", "contract", "checkpoint"):
         said = getattr(deck, what)
+        yield Mutation(what, "truncated", "", lambda d, w=what: setattr(d, "cut", (w,)))
         for member, value in said.items():
             done = "schema_version changed" if member == "schema_version" else "a member changed"
             yield Mutation(
@@ -218,6 +234,10 @@ def _of_terms(deck: Deck) -> Iterator[Mutation]:
         yield Mutation(
             "check definition", "another command", str(n), lambda d, n=n: d.contract["checks"][n].update(how="true")
         )
+
+
+def _exchanged(deck: Deck) -> None:
+    deck.budget, deck.contract = deck.contract, deck.budget
 
 
 def _of_signature() -> Iterator[Mutation]:
