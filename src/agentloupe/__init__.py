@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from agentloupe.providers.requests import requests_adapter
     from agentloupe.verbs.api import Recorded, arecord, open_store, record, recording
     from agentloupe.verbs.comparing import compare
+    from agentloupe.verbs.effects import open_effects, settle_effect
     from agentloupe.verbs.facade import CallBoundary
     from agentloupe.verbs.forking import fork, fork_run
     from agentloupe.verbs.instrument import agent, idempotency_key, receipt, tool, traceparent
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from agentloupe.verbs.reads import check, env, now, patched, random, retrieve, rng, state, uuid4
     from agentloupe.verbs.replaying import replay
     from agentloupe.verbs.resuming import Resumed, resume
+    from agentloupe.words.effects import Done, DontKnow, Failed, NotDone, OutcomeUnknown
     from agentloupe.words.errors import LoupeError, ReplayMismatch
 
 __version__ = "0.1.0"
@@ -28,7 +30,12 @@ __version__ = "0.1.0"
 _HOME = {
     "CallBoundary": "verbs.facade",
     "Cassette": "engine.cassette",
+    "Done": "words.effects",
+    "DontKnow": "words.effects",
+    "Failed": "words.effects",
     "LoupeError": "words.errors",
+    "NotDone": "words.effects",
+    "OutcomeUnknown": "words.effects",
     "Overrides": "engine.overrides",
     "Recorded": "verbs.api",
     "ReplayMismatch": "words.errors",
@@ -47,6 +54,7 @@ _HOME = {
     "idempotency_key": "verbs.instrument",
     "messages_at": "verbs.looping",
     "now": "verbs.reads",
+    "open_effects": "verbs.effects",
     "open_store": "verbs.api",
     "patched": "verbs.reads",
     "random": "verbs.reads",
@@ -60,6 +68,7 @@ _HOME = {
     "retrieve": "verbs.reads",
     "rng": "verbs.reads",
     "run_loop": "verbs.looping",
+    "settle_effect": "verbs.effects",
     "state": "verbs.reads",
     "tool": "verbs.instrument",
     "traceparent": "verbs.instrument",
@@ -72,7 +81,12 @@ _HOME = {
 __all__ = [
     "CallBoundary",
     "Cassette",
+    "Done",
+    "DontKnow",
+    "Failed",
     "LoupeError",
+    "NotDone",
+    "OutcomeUnknown",
     "Overrides",
     "Recorded",
     "ReplayMismatch",
@@ -92,6 +106,7 @@ __all__ = [
     "idempotency_key",
     "messages_at",
     "now",
+    "open_effects",
     "open_store",
     "patched",
     "random",
@@ -105,6 +120,7 @@ __all__ = [
     "retrieve",
     "rng",
     "run_loop",
+    "settle_effect",
     "state",
     "tool",
     "traceparent",

@@ -46,6 +46,7 @@ _GROUPS = {
         *("idempotency_key", "receipt", "traceparent"),
     ),
     "Replay": ("replay", "resume", "Resumed", "CallBoundary", "ReplayMismatch"),
+    "Effects": ("open_effects", "settle_effect", "Done", "Failed", "NotDone", "DontKnow", "OutcomeUnknown"),
     "Fork": ("fork", "fork_run", "Overrides", "apply_overrides", "Cassette", "messages_at"),
     "The plain loop": ("run_loop", "finish"),
     "Reading": ("compare", "open_store", "LoupeError"),

@@ -130,6 +130,7 @@ def test_a_file_of_the_version_before_is_brought_up_to_date(tmp_path: Path) -> N
     ):
         file.execute(f"DROP TRIGGER {trigger}")
     file.execute("DROP TABLE facet_counts")
+    file.execute("DROP TABLE outbox")
     file.execute("DELETE FROM facets WHERE kind > 8")
     file.execute("PRAGMA user_version = 1")
     file.commit()

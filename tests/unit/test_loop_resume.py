@@ -165,7 +165,7 @@ def test_a_recording_of_the_loop_cut_anywhere_goes_on_and_asks_about_open_writes
         ran.clear()
         begun = {e.type for e in recording.events[:last] if e.name == "send"}
         wishes = ForkWishes(functions=TOOLS)
-        if "tool.allowed" in begun and "tool.finished" not in begun:
+        if "tool.requested" in begun and "tool.finished" not in begun:
             refused += 1
             with pytest.raises(ResumeRefused, match="did this happen") as question:
                 resume("loop-1", store=held, provider=where, wishes=wishes)

@@ -135,9 +135,19 @@ def test_how_a_call_ended(last: Draft, status: str) -> None:
     assert project(events).steps[0].status == status
 
 
-def test_a_confirmed_write_is_no_longer_unknown() -> None:
-    ends = [draft(t, 2, call_id="0.0", name="pay") for t in ("tool.allowed", "tool.unknown", "tool.confirmed")]
-    assert project(sealed(draft("run.started", name="a"), *ends)).steps[0].status == "ok"
+@pytest.mark.parametrize(("outcome", "status"), [("finished", "ok"), ("failed", "error"), ("not_done", "not_done")])
+def test_a_confirmed_write_is_no_longer_unknown(outcome: str, status: str) -> None:
+    life = ("tool.allowed", "tool.requested", "tool.started", "tool.unknown")
+    told = [draft(t, 2, call_id="0.0", name="pay", attrs={"effect": "write"}) for t in life]
+    before = project(sealed(draft("run.started", name="a"), *told))
+    assert (before.steps[0].status, before.run.open_effects) == ("unknown", 1)
+    found = draft("tool.confirmed", 3, call_id="0.0", name="pay", attrs={"outcome": outcome})
+    after = project(sealed(draft("run.started", name="a"), *told, found))
+    assert (after.steps[0].status, after.run.open_effects) == (status, 0)
+    again = [draft(t, 4, call_id="0.0", name="pay", attrs={"effect": "write"}) for t in life[1:3]]
+    then = project(sealed(draft("run.started", name="a"), *told, found, *again))
+    expected = ("open", 1) if outcome == "not_done" else (status, 0)
+    assert (then.steps[0].status, then.run.open_effects) == expected, "what has ended takes no second beginning"
 
 
 def test_inner_calls_hang_under_the_call_that_made_them() -> None:

@@ -153,7 +153,7 @@ def _with(sequence: int, **fields: Any) -> Edit:
         (_twice(4), 5),  # allowed twice
         (_twice(5), 6),  # started twice
         (_moved(5, 4), 4),  # started before it was allowed
-        (_moved(6, 5), 6),  # finished before it was started
+        (_moved(6, 5), 5),  # finished before it was started
         (_moved(11, 9), 10),  # something after the end
         (_with(5, name="other"), 5),
         (_with(6, input_key="0" * 64), 6),

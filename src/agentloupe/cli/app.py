@@ -34,6 +34,7 @@ VERBS: dict[str, str] = {
     "show": "show a run as a tree, or one step whole",
     "replay": "drive the same code over a recording, offline, to the first divergence",
     "resume": "go on with a run whose process was killed",
+    "effects": "list what was begun and nobody saw end, and settle it",
     "fork": "start a new run from a model step of an old one, with changes",
     "compare": "align two runs step by step, or put several in one table",
     "serve": "open the page: find, fork and compare runs in a browser",
@@ -55,8 +56,11 @@ VERBS: dict[str, str] = {
 GROUPS: dict[str, tuple[str, ...]] = {
     "anchor": ("keygen", "write", "prove"),
     "ledger": ("replay", "compare", "salvage", "migrate", "export", "import"),
+    "effects": ("list", "settle"),
 }
 """Verbs that have verbs of their own."""
+UNSAID = {"effects": "list"}
+"""Which of its own verbs is meant where a verb is given without one."""
 
 EPILOG = """Exit codes: 0 pass or done, 1 diverged or failed check, 2 damaged evidence, 3 could not run or refused, 64 wrong usage.
 
@@ -69,6 +73,7 @@ def run(argv: list[str]) -> int:
     debug, as_json = "--debug" in own, "--json" in own
     if debug:
         os.environ["LOUPE_DEBUG"] = "1"
+    argv = _said(argv)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal without UTF-8 still gets every line
@@ -98,6 +103,14 @@ def _in_the_callers_trace() -> AbstractContextManager[None]:
     from agentloupe.ports.tracing import arriving, of_environment
 
     return arriving(of_environment(os.environ))
+
+
+def _said(argv: list[str]) -> list[str]:
+    """The command line with the verb that goes without saying (`effects` means `effects list`)."""
+    verb = argv[0] if argv else ""
+    if verb not in UNSAID or (argv[1:] and argv[1] in (*GROUPS[verb], "--help", "-h")):
+        return argv
+    return [verb, UNSAID[verb], *argv[1:]]
 
 
 def _reader_left() -> int:

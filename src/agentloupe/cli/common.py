@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,7 +13,7 @@ from agentloupe.ports.protocols import Store
 from agentloupe.words.errors import UsageError
 from agentloupe.words.event import Head
 
-__all__ = ["Anchor", "AsJson", "Database", "Debug", "RunRef", "anchor_of", "opened"]
+__all__ = ["Anchor", "AsJson", "Database", "Debug", "RunRef", "anchor_of", "opened", "text_given"]
 
 RunRef = Annotated[
     str,
@@ -66,3 +67,13 @@ def anchor_of(text: str | None) -> Head | None:
             hint="for instance --anchor 41:<64 hex digits>, as `show RUN --json` gives events and head",
         )
     return Head(int(number), digest.lower())
+
+
+def text_given(given: str, option: str) -> str:
+    """The text itself, or what is in the file behind `@`. Raises `UsageError`, which names the option; `OSError`."""
+    if not given.startswith("@"):
+        return given
+    try:
+        return Path(given[1:]).read_text("utf-8")
+    except UnicodeDecodeError as wrong:
+        raise UsageError(f"{option} {given}: not UTF-8 text") from wrong

@@ -13,7 +13,7 @@ import typer
 
 from agentloupe.cli import forkoptions as options
 from agentloupe.cli.asking import ask
-from agentloupe.cli.common import AsJson, Database, Debug, RunRef, opened
+from agentloupe.cli.common import AsJson, Database, Debug, RunRef, opened, text_given
 from agentloupe.cli.output import Output, fail
 from agentloupe.words.errors import UsageError
 from agentloupe.words.jsontext import Json, loads
@@ -139,7 +139,7 @@ def _overrides(given: Mapping[str, Any]) -> Overrides:
     names = ("model", "temperature", "top_p", "seed", "max_tokens")
     changed = {name: given[name] for name in names if given[name] is not None}
     if given["system_prompt"] is not None:
-        changed["system_prompt"] = _text(given["system_prompt"])
+        changed["system_prompt"] = text_given(given["system_prompt"], "--system-prompt")
     if given["set_"]:
         changed["set_paths"] = (*chosen.set_paths, *(parse_set(text) for text in given["set_"]))
     if given["unset"]:
@@ -157,16 +157,6 @@ def _from_file(file: Path) -> Overrides:
     if not isinstance(value, dict):
         raise UsageError(f"--overrides {file}: not a JSON object")
     return overrides_from_json(value)
-
-
-def _text(given: str) -> str:
-    """The text itself, or what is in the file behind `@`."""
-    if not given.startswith("@"):
-        return given
-    try:
-        return Path(given[1:]).read_text("utf-8")
-    except UnicodeDecodeError as wrong:
-        raise UsageError(f"--system-prompt {given}: not UTF-8 text") from wrong
 
 
 def _allowed(live: list[str] | None, reason: list[str] | None) -> Mapping[str, Allow]:

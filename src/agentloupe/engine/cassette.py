@@ -23,6 +23,7 @@ from agentloupe.ports.codecs import error_line
 from agentloupe.ports.schedule import plain
 from agentloupe.words.call import Effect, Kind
 from agentloupe.words.canonical import Json, dumps, key_of
+from agentloupe.words.effects import NOT_DONE
 from agentloupe.words.step import Step
 
 __all__ = ["NOT_RECORDINGS", "Cassette", "Nearest", "Play", "Played", "Take", "miss_text", "takes_of"]
@@ -230,10 +231,13 @@ def _may_write(kind: Kind, effect: Effect | None) -> bool:
     return kind == "tool" and effect not in ("pure", "read")
 
 
+_NO_ANSWER = frozenset({"unknown", "denied", NOT_DONE})
+
+
 def _take_of_step(step: Step) -> Take | None:
     source = step.attrs.get("copied_source", step.source)
     ended = step.ended_at is not None or step.output is not None or step.error is not None
-    if step.kind not in _PLAYABLE or source in NOT_RECORDINGS or step.status in ("unknown", "denied") or not ended:
+    if step.kind not in _PLAYABLE or source in NOT_RECORDINGS or step.status in _NO_ANSWER or not ended:
         return None
     arguments = step.input
     failed = step.error is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from agentloupe.engine.forker import Forker
 from agentloupe.engine.pen import Answered, Answering
 from agentloupe.engine.resumer import Resumer
+from agentloupe.engine.turn import Again
 from agentloupe.ports.ambient import Place
 from agentloupe.ports.protocols import Perform, Serve
 from agentloupe.words.call import Call, Source
@@ -20,16 +21,16 @@ class ForkResumer(Answering, Resumer):
 
     def __init__(self, *given: object, **named: object) -> None:
         super().__init__(*given, **named)  # type: ignore[arg-type]  # those of `Resumer`, as they are
-        self._begun_before: dict[str, int] = {}
+        self._begun_before: dict[str, Again] = {}
 
-    def _perform(self, call: Call, where: Place, inner_calls: int | None = None) -> Serve | Perform:
-        if inner_calls is not None:
-            self._begun_before[where.call_id] = inner_calls
+    def _perform(self, call: Call, where: Place, again: Again | None = None) -> Serve | Perform:
+        if again is not None:
+            self._begun_before[where.call_id] = again
         return self.forker.answer(call, where)
 
-    def decide_at(self, call: Call, where: Place, *, inner_calls: int | None = None) -> Perform:
-        """Performs a call for real; of one that was open only the end is written."""
-        return super().decide_at(call, where, inner_calls=self._begun_before.pop(where.call_id, inner_calls))
+    def decide_at(self, call: Call, where: Place, *, again: Again | None = None) -> Perform:
+        """Performs a call for real; what is stored of one that was open is not written anew."""
+        return super().decide_at(call, where, again=self._begun_before.pop(where.call_id, again))
 
     def asked(self, call: Call, where: Place, source: Source) -> None:
         """Stores the beginning of a call that is answered without being performed, unless the tape has it."""

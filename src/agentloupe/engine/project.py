@@ -22,6 +22,7 @@ from agentloupe.ports.streams import pieces_of
 from agentloupe.words.call import NO_ATTRS, Attrs, Kind, Source
 from agentloupe.words.canonical import Json
 from agentloupe.words.dialects import message_in
+from agentloupe.words.effects import FROM_OUTSIDE, NOT_DONE, OF_AN_END, OPEN_STAGES, next_stage, stands_in
 from agentloupe.words.errors import Corrupt, Damaged
 from agentloupe.words.event import FINAL_TYPES, Event
 from agentloupe.words.exchange import answer_in
@@ -59,6 +60,8 @@ _STATUS_OF_TYPE: Mapping[str, str] = {
     "retrieval.failed": "error",
     "call.failed": "error",
 }
+_STATUS_OF_OUTCOME: Mapping[str, str] = {"finished": "ok", "failed": "error", NOT_DONE: NOT_DONE}
+_ENDED = frozenset({"tool.finished", "tool.failed", "tool.denied", "tool.unknown", "tool.confirmed", NOT_DONE})
 _RUN_STATUSES: frozenset[str] = frozenset(get_args(RunStatus))
 _COVERAGES: frozenset[str] = frozenset(get_args(Coverage))
 _SOURCES: frozenset[str] = frozenset(get_args(Source))
@@ -121,6 +124,8 @@ class _Step:
     partial: str | None = None
     last_seq: int = 0
     copied: bool = False
+    stage: str | None = None
+    open_effect: bool = False
     counted: str | None = None
 
 
@@ -211,6 +216,7 @@ class Projector:
 
     def _run_erased(self, event: Event) -> None:
         self._run["erased"] = True
+        self._run["open_effects"] = 0  # a deleted run asks nobody
         self._run["coverage"] = "limited_replay"
         if self._run["status"] in {"running", "waiting"}:
             self._run["status"] = "interrupted"
@@ -230,10 +236,52 @@ class Projector:
         if idx is None:
             idx = self._new_step(event, kind, event.name or kind)
         step = self._steps[idx]
+        if kind == "tool" and not self._lives_on(step, event):
+            return
         self._dirty.add(idx)
-        self._merge(step, event)
-        if event.type in FINAL_TYPES or event.type == "tool.confirmed":
+        if event.type == "tool.confirmed":
+            self._settled(step, event)
+        else:
+            self._merge(step, event)
+        if event.type in FINAL_TYPES:
             self._close(step, event)
+        if kind == "tool":
+            self._count_open(step)
+
+    def _lives_on(self, step: _Step, event: Event) -> bool:
+        """Takes a tool call on in its life (`words.effects`). What has ended takes no second end: the tape says that it is damage."""
+        stage = next_stage(
+            step.stage,
+            event.type,
+            writes=step.effect == "write",
+            stood_in=stands_in(event.source, event.attrs.get("copied_source")),
+            outcome=event.attrs.get("outcome"),
+        )
+        if stage is None and step.stage in _ENDED:
+            return False
+        if step.stage == NOT_DONE and stage == "tool.requested":
+            step.status, step.ended_at, step.error_class = "open", None, None
+            for name in OF_AN_END:
+                step.attrs.pop(name, None)
+        step.stage = stage or event.type
+        return True
+
+    def _settled(self, step: _Step, event: Event) -> None:
+        """Somebody found out what became of an effect. What the program got of it, if anything, stays its outcome."""
+        attrs = event.attrs
+        step.last_seq = event.sequence
+        step.attrs.update({name: value for name, value in attrs.items() if name not in _ELSEWHERE})
+        if step.output_digest is None or step.error_class in FROM_OUTSIDE:
+            step.output_digest, step.ended_at = event.output_digest, event.recorded_at
+            step.status = _STATUS_OF_OUTCOME.get(str(attrs.get("outcome")), "unknown")
+            step.error_class = _text(attrs.get("error_class"))
+
+    def _count_open(self, step: _Step) -> None:
+        is_open = not step.copied and (
+            step.stage == "tool.unknown" or (step.effect == "write" and step.stage in OPEN_STAGES)
+        )
+        self._run["open_effects"] += is_open - step.open_effect
+        step.open_effect = is_open
 
     def _new_step(self, event: Event, kind: Kind, name: str) -> int:
         idx = len(self._steps)

@@ -18,8 +18,10 @@ from typing import cast
 from agentloupe.engine.book import Book
 from agentloupe.engine.covering import MOST_NOTES, Covered, unrecordable_in, what_is_lost
 from agentloupe.engine.privacy import Rules, Scrubbed, by_name, by_position, nothing_new_in, scrub, scrub_text
+from agentloupe.engine.raised import error_name, says_nothing, status_of
 from agentloupe.engine.streaming import Arriving, facts_of_stream, status_of_stream
 from agentloupe.engine.toolwatch import SeenResult, ToolWatch
+from agentloupe.engine.turn import Again, Turn, TurnAgain
 from agentloupe.ports import ambient, codecs
 from agentloupe.ports.faultpoints import reach
 from agentloupe.ports.pack import Look, Packer
@@ -30,7 +32,7 @@ from agentloupe.ports.scribe import Entry, Scribe, Started, entries
 from agentloupe.ports.streams import Piece, Streamed
 from agentloupe.words.call import Attrs, Call, Kind, Outcome, OutcomeStatus
 from agentloupe.words.canonical import Json, digest, key_of
-from agentloupe.words.errors import Cancelled, EffectRefused, LoupeError, Unrecordable
+from agentloupe.words.errors import EffectRefused, LoupeError, Unrecordable
 from agentloupe.words.trace import TRACESTATE, TraceContext
 
 __all__ = ["FROM_MESSAGES", "Recorder", "error_name", "idempotency_key", "status_of"]
@@ -52,43 +54,6 @@ def idempotency_key(scope: str, name: str, key: str, occurrence: int) -> str:
     never from an attempt or the time. So a resumed run uses the same key, and a fork its own.
     """
     return digest(["write", scope, name, key, occurrence])
-
-
-def error_name(error: BaseException) -> str:
-    """The class of an exception as headers name it: bare for built-in ones, else with its module."""
-    kind = type(error)
-    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-
-
-def status_of(error: BaseException) -> OutcomeStatus:
-    """`cancelled` for what stops code from outside (Ctrl-C, a cancelled task or fork, a closed generator), else `error`."""
-    if isinstance(error, KeyboardInterrupt | GeneratorExit | Cancelled):
-        return "cancelled"
-    return "cancelled" if type(error).__name__ == "CancelledError" and not isinstance(error, Exception) else "error"
-
-
-class _Turn(ambient.HasPlace):
-    """One call on its way."""
-
-    __slots__ = ("arriving", "began", "call", "key", "recorded")
-
-    def __init__(self, place: ambient.Place, call: Call) -> None:
-        self.place = place
-        self.call = call
-        self.key = ""
-        self.began = 0.0
-        self.recorded = False
-        self.arriving: Arriving | None = None
-
-
-class _TurnAgain(_Turn):
-    """One call whose beginning an earlier attempt has stored."""
-
-    __slots__ = ("inner_calls",)
-
-    def __init__(self, place: ambient.Place, call: Call, inner_calls: int) -> None:
-        super().__init__(place, call)
-        self.inner_calls = inner_calls
 
 
 class Recorder:
@@ -160,11 +125,8 @@ class Recorder:
         """Always: perform. Raises `EffectRefused` or `Unrecordable`, see above."""
         return self.decide_at(call, ambient.place())
 
-    def decide_at(self, call: Call, where: ambient.Place, *, inner_calls: int | None = None) -> Perform:
-        """Like `decide`, for a call whose place is known already.
-
-        `inner_calls`: its beginning is stored already, with so many inner calls: only its end is written.
-        """
+    def decide_at(self, call: Call, where: ambient.Place, *, again: Again | None = None) -> Perform:
+        """Like `decide`, for a call whose place is known already. `again`: what is stored of it is not written anew."""
         if self._detached:
             return Perform()
         if self._over:
@@ -172,7 +134,7 @@ class Recorder:
             if call.effect == "write" and self._refuse_writes:
                 raise EffectRefused(f"run {self.run_id} has ended: write effect {call.name!r} cannot be recorded")
             return Perform()
-        turn = _Turn(where, call) if inner_calls is None else _TurnAgain(where, call, inner_calls)
+        turn = Turn(where, call) if again is None else TurnAgain(where, call, again)
         perform = Perform(token=turn)
         try:
             turn.call = self._named(call)
@@ -188,7 +150,7 @@ class Recorder:
     def finished(self, perform: Perform, value: object) -> object:
         """Stores the result; returns the very same. Raises `Unrecordable` in strict sessions, after storing."""
         turn = perform.token
-        if not isinstance(turn, _Turn):
+        if not isinstance(turn, Turn):
             return value
         if isinstance(value, Streamed):
             self._ended(turn, perform, value)
@@ -211,12 +173,12 @@ class Recorder:
     def failed(self, perform: Perform, error: BaseException) -> None:
         """Stores the exception."""
         turn = perform.token
-        if not isinstance(turn, _Turn):
+        if not isinstance(turn, Turn):
             return
         took = _took(turn, perform)
         status = status_of(error)
-        if turn.call.effect == "write" and status == "cancelled":
-            status = "unknown"  # stopped in the middle: nobody saw whether it happened
+        if turn.call.effect == "write" and says_nothing(error):
+            status = "unknown"
         try:
             facts: dict[str, Json] = {**perform.facts, "error_class": error_name(error)}
             code = getattr(error, "status_code", None)
@@ -231,7 +193,7 @@ class Recorder:
     def opened(self, perform: Perform, head: Json) -> None:
         """Stores that the answer begins to come."""
         turn = perform.token
-        if not isinstance(turn, _Turn) or not turn.recorded or self._over:
+        if not isinstance(turn, Turn) or not turn.recorded or self._over:
             return
         try:
             facts: dict[str, Json] = {"opened_ms": round(_took(turn, perform), 3)}
@@ -249,14 +211,14 @@ class Recorder:
     def streamed(self, perform: Perform, piece: Piece) -> None:
         """Takes a piece; what came is stored every 50 ms, and with the end."""
         turn = perform.token
-        arriving = turn.arriving if isinstance(turn, _Turn) else None
+        arriving = turn.arriving if isinstance(turn, Turn) else None
         if arriving is None:
             return
         with self._lock:
             if arriving.add(piece):
-                self._book.remind(lambda: self._store_pieces(cast("_Turn", turn)))
+                self._book.remind(lambda: self._store_pieces(cast("Turn", turn)))
 
-    def _store_pieces(self, turn: _Turn) -> None:
+    def _store_pieces(self, turn: Turn) -> None:
         """Stores the pieces that wait. Never raises."""
         try:
             with self._lock:
@@ -265,13 +227,13 @@ class Recorder:
         except Exception as fault:  # noqa: BLE001  # see decide
             self._trouble(fault)
 
-    def _waiting(self, turn: _Turn, arriving: Arriving, *, last: bool) -> Entry:
+    def _waiting(self, turn: Turn, arriving: Arriving, *, last: bool) -> Entry:
         pieces = arriving.take(last=last)
         if pieces is None:
             return Entry()
         return self._scribe.streamed(turn.call, turn.place, turn.key, pieces, ambient.now())
 
-    def _rest_of_stream(self, turn: _Turn, arriving: Arriving, attrs: dict[str, Json]) -> Entry:
+    def _rest_of_stream(self, turn: Turn, arriving: Arriving, attrs: dict[str, Json]) -> Entry:
         """The last pieces of a stream; what was removed from it becomes a fact of its end."""
         rest = self._waiting(turn, arriving, last=True)
         if arriving.removed:
@@ -280,7 +242,7 @@ class Recorder:
             self._withheld(f"stream of {turn.call.name}", "parts")
         return rest
 
-    def _ended(self, turn: _Turn, perform: Perform, streamed: Streamed) -> None:
+    def _ended(self, turn: Turn, perform: Perform, streamed: Streamed) -> None:
         """Stores the rest of a stream, how it ended, and the whole answer put together from it."""
         took = _took(turn, perform)
         if turn.arriving is None:
@@ -301,7 +263,7 @@ class Recorder:
             if perform.left is not None:
                 perform.left()
         for perform in list(self._streams.values()):
-            turn = cast("_Turn", perform.token)
+            turn = cast("Turn", perform.token)
             if turn.arriving is not None:
                 seen = turn.arriving.seen
                 self._ended(turn, perform, replace(seen, how="left_early"))
@@ -423,7 +385,7 @@ class Recorder:
         return True
 
     def _lower_for_going_on(self) -> None:
-        for call in (cast("_Turn", perform.token).call for perform in self._going_on.values()):
+        for call in (cast("Turn", perform.token).call for perform in self._going_on.values()):
             in_turn = self._scheduled and call.kind != "agent" and "unseen" not in call.attrs
             if call.effect == "write" or not in_turn:
                 self._covered.lower("limited_replay", f"{call.kind} {call.name} had not ended when the run did")
@@ -483,7 +445,7 @@ class Recorder:
             attrs = {**attrs, "removed": list[Json](clean.removed)}
         return replace(call, input=by_position(clean.value, call.parameters), attrs=attrs)
 
-    def _open(self, turn: _Turn, perform: Perform) -> None:
+    def _open(self, turn: Turn, perform: Perform) -> None:
         call = turn.call
         if turn.place.lane not in self._lanes:
             self._forked(turn.place.lane)
@@ -503,11 +465,10 @@ class Recorder:
         with self._lock:
             look = self._looked(turn) if asks else None
             call = turn.call
-            if isinstance(turn, _TurnAgain):
-                self._asked_again(turn, call)
-                self._going_on[turn.place.call_id] = perform
-                return
-            entry = self._asked(turn, look) if asks else self._opened(turn, call, perform)
+            if isinstance(turn, TurnAgain):
+                entry = self._asked_again(turn, call, perform)
+            else:
+                entry = self._asked(turn, look) if asks else self._opened(turn, call, perform)
             if entry.durability == "grouped":
                 turn.recorded = True
                 if entry.drafts:
@@ -521,7 +482,7 @@ class Recorder:
                 reach("effect.after_intent")
         self._check_book()
 
-    def _looked(self, turn: _Turn) -> Look | None:
+    def _looked(self, turn: Turn) -> Look | None:
         """Takes secrets out of a model call, looking at what is new in its request; how that goes on from earlier ones."""
         call = turn.call
         look = self._scribe.packer.look(call.input) if isinstance(call.input, dict) else None
@@ -530,7 +491,7 @@ class Recorder:
         turn.call = call = self._clean_call(call)
         return self._scribe.packer.look(call.input) if isinstance(call.input, dict) else None
 
-    def _asked(self, turn: _Turn, look: Look | None) -> Entry:
+    def _asked(self, turn: Turn, look: Look | None) -> Entry:
         call = turn.call
         self.model_calls += 1
         for n, seen in enumerate(self._watch.requested(call.input)):
@@ -538,7 +499,7 @@ class Recorder:
         entry, turn.key = self._scribe.asked(call, look, turn.place, ambient.now())
         return entry
 
-    def _opened(self, turn: _Turn, call: Call, perform: Perform) -> Entry:
+    def _opened(self, turn: Turn, call: Call, perform: Perform) -> Entry:
         turn.key = key_of(call.kind, call.name, call.input)
         extra: dict[str, Json] = {}
         if call.kind == "tool":
@@ -553,11 +514,15 @@ class Recorder:
         cause = self._watch.claimed(call.name, key, where.lane, call.attrs.get("tool_call_id"))
         return where if cause is None else where._replace(cause=cause)
 
-    def _asked_again(self, turn: _TurnAgain, call: Call) -> None:
-        """An earlier attempt has stored how it began."""
+    def _asked_again(self, turn: TurnAgain, call: Call, perform: Perform) -> Entry:
+        """An earlier attempt has stored how it began, or a part of that."""
         if call.kind == "llm":
             self._watch.requested(call.input)
-        turn.key, turn.recorded = key_of(call.kind, call.name, call.input), True
+        turn.key = key_of(call.kind, call.name, call.input)
+        extra: dict[str, Json] = {}
+        if call.effect == "write":
+            extra["idempotency_key"] = perform.facts["idempotency_key"] = turn.again.key
+        return self._scribe.starting(call, turn.place, turn.key, turn.again.stage, ambient.now(), extra)
 
     def _forked(self, lane: str) -> None:
         """The first call of a task or thread says that there is one; those that make no call cost nothing."""
@@ -586,7 +551,7 @@ class Recorder:
         self._writes[name, key] = occurrence + 1
         return idempotency_key(self._scope, name, key, occurrence)
 
-    def _not_durable(self, turn: _Turn, intent: Entry) -> None:
+    def _not_durable(self, turn: Turn, intent: Entry) -> None:
         """The intent of a write effect is not stored: refuse, or go on by setting."""
         self._check_book()
         if not self._refuse_writes:
@@ -601,11 +566,11 @@ class Recorder:
             hint='mend the store, or set write_without_store = "allow"',
         ) from why
 
-    def _refuse_unrecorded(self, turn: _Turn) -> None:
+    def _refuse_unrecorded(self, turn: Turn) -> None:
         if turn.call.effect == "write" and self._refuse_writes:
             raise EffectRefused(f"write effect {turn.call.name!r} was not started: its intent could not be recorded")
 
-    def _close(self, turn: _Turn, status: OutcomeStatus, output: Json, facts: Attrs, took: float) -> None:
+    def _close(self, turn: Turn, status: OutcomeStatus, output: Json, facts: Attrs, took: float) -> None:
         if self._over:
             self._late(turn.call)
             return
@@ -637,7 +602,7 @@ class Recorder:
     def _late(self, call: Call) -> None:
         self._say("late", f"run {self.run_id} has ended: the end of call {call.name!r} is kept out of it")
 
-    def _read(self, turn: _Turn, value: object) -> None:
+    def _read(self, turn: Turn, value: object) -> None:
         """Keeps what the program read of clock, chance and ids: no secret, and there are many. Never raises.
 
         These values cannot be changed any more, so their events are made later: with whatever is stored next, or soon.
@@ -653,7 +618,7 @@ class Recorder:
         except Exception as fault:  # noqa: BLE001  # see decide
             self._trouble(fault)
 
-    def _made_of_read(self, turn: _Turn, value: object, at: str) -> Entry:
+    def _made_of_read(self, turn: Turn, value: object, at: str) -> Entry:
         """The event of a read. The lock is held. Never raises."""
         try:
             output, _ = self._encode(turn.call, value)
@@ -747,7 +712,7 @@ class Recorder:
             return f"run {self.run_id} is not recorded whole: secret removal failed ({error_name(fault)}); the agent goes on"
 
 
-def _took(turn: _Turn, perform: Perform) -> float:
+def _took(turn: Turn, perform: Perform) -> float:
     """Milliseconds of the real thing alone, without the wait for its turn."""
     return (ambient.monotonic_ms() if perform.ended is None else perform.ended) - turn.began
 

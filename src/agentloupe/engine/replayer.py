@@ -135,7 +135,7 @@ class Replayer:
         if isinstance(answer, Serve) and agrees and recorded.status != "denied":
             cancels = recorded.attrs.get("cancels")
             # The end of a call that was in flight when its run ended would have had its turn, cancelled or not.
-            stopped = recorded.status in ("cancelled", "open") and not recorded.streamed
+            stopped = recorded.cancelled and not recorded.streamed
             times = cancels if isinstance(cancels, int) else int(stopped)
             return replace(answer, call_id=recorded.call_id, cancels=times)
         return answer
@@ -415,7 +415,7 @@ class Replayer:
             return self.ruling.again()
 
     def _output(self, recorded: RecordedCall) -> Json:
-        if recorded.status in ("unknown", "open"):
+        if recorded.status == "open" or (recorded.status == "unknown" and not recorded.received):
             raise Damaged(f"sequence {recorded.first_seq}: the recording has no end of this call", reason="open_call")
         if recorded.output_digest is None:
             raise Corrupt(f"sequence {recorded.last_seq} has no output", reason="no_output")

@@ -19,7 +19,9 @@ from agentloupe.engine.recorder import FROM_MESSAGES, Recorder, status_of
 from agentloupe.engine.replayer import Replayer, trace_in
 from agentloupe.engine.ruling import Settings
 from agentloupe.engine.serving import LaneCursor
+from agentloupe.engine.settling import questions
 from agentloupe.engine.tape import PATCHED, RecordedCall, Tape, outer_of
+from agentloupe.engine.turn import Again
 from agentloupe.ports import ambient, codecs
 from agentloupe.ports.ambient import HasPlace, Place
 from agentloupe.ports.faultpoints import reach
@@ -38,18 +40,10 @@ __all__ = ["Resumer", "check_resumable", "open_intents"]
 
 def open_intents(tape: Tape) -> list[dict[str, Json]]:
     """Effects that were begun and whose outcome is not recorded: what a person must find out. No payloads."""
-    begun = {e.call_id for e in tape.recording.events if e.type in ("tool.requested", "tool.started", "tool.unknown")}
-    writes = [call for call in tape.calls if call.effect == "write" and call.status in ("open", "unknown")]
-    if tape.started.attrs.get("parent_run_id") is not None:
-        # What a fork answers in place of a tool is allowed and not begun.
-        writes = [call for call in writes if call.call_id in begun]
-    around = {call.outer for call in tape.calls if call.effect == "write" and call.inner}
-    # Running such a tool again would run the effects inside of it again, which went well.
-    outer = [call for call in tape.calls if call.status == "open" and call.kind == "tool" and call.call_id in around]
     # What the provider itself runs while it answers may write, too.
     hosted = [call for call in tape.calls if call.status == "open" and any(map(may_write, _hosted(call)))]
-    found = {call.call_id: call for call in (*writes, *outer, *hosted)}
-    return [_question(call) for call in sorted(found.values(), key=lambda call: call.first_seq)]
+    found = [*questions(tape), *hosted]
+    return [_question(call) for call in sorted(found, key=lambda call: call.first_seq)]
 
 
 def _hosted(call: RecordedCall) -> list[str]:
@@ -313,9 +307,9 @@ class Resumer(Recorder):
         with self._lock:
             return self._follow(call)
 
-    def _perform(self, call: Call, where: Place, inner_calls: int | None = None) -> Serve | Perform:
-        """A call beyond the tape. `inner_calls`: its beginning is on the tape, with so many calls inside."""
-        return self.decide_at(call, where, inner_calls=inner_calls)
+    def _perform(self, call: Call, where: Place, again: Again | None = None) -> Serve | Perform:
+        """A call beyond the tape. `again`: what the tape has of it."""
+        return self.decide_at(call, where, again=again)
 
     def _follow(self, call: Call) -> Serve | Perform:
         if self._is_mark(call) and self._new_mark(call):
@@ -345,17 +339,20 @@ class Resumer(Recorder):
         return True
 
     def _again(self, call: Call, recorded: RecordedCall) -> Serve | Perform:
-        """An open call: nobody saw its end, and asking again changes nothing."""
-        if recorded.effect == "write" and not self.only_plays:
+        """An open call: asking again changes nothing, or is what was found out to be right."""
+        if recorded.unseen and not self.only_plays:
             self._refuse(
                 _refused(self.run_id, f"the outcome of {recorded.name} is not known", "open_intent", "ask for it")
             )
         self.kept.took(recorded)
         self._begin()
         span, parent = recorded.span_id or ambient.new_span_id(), recorded.parent_span_id
-        inner = len(self.tape.lane(f"{recorded.call_id}~"))
         cause = self.tape.recording.events[recorded.first_seq - 1].parent_seq
-        return self._perform(call, Place(recorded.lane, recorded.n, span, parent, cause), inner)
+        key = recorded.attrs.get("idempotency_key")
+        again = Again(
+            len(self.tape.lane(f"{recorded.call_id}~")), recorded.stage, key if isinstance(key, str) else None
+        )
+        return self._perform(call, Place(recorded.lane, recorded.n, span, parent, cause), again)
 
     def _learn(self, call: Call) -> None:
         """What a served model answer says of tools; one that asks for a tool which nobody knows may not be gone beyond."""

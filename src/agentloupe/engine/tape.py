@@ -18,6 +18,7 @@ from agentloupe.ports.recording import Recording
 from agentloupe.ports.schedule.core import Mode, Turn
 from agentloupe.ports.streams import END_OF_STREAM, in_turn
 from agentloupe.words.call import NO_ATTRS, NO_TURN, Attrs, Effect, Kind, Source
+from agentloupe.words.effects import FROM_OUTSIDE, INTERRUPTED, OF_AN_END, OPEN_STAGES, next_stage, stands_in
 from agentloupe.words.errors import Corrupt, Truncated
 from agentloupe.words.event import FINAL_TYPES, KIND_OF_TYPE, Event
 
@@ -34,12 +35,8 @@ _BETWEEN: Mapping[str, frozenset[str]] = {
     "model.opened": frozenset({"model.requested"}),
     "model.streamed": frozenset({"model.opened", "model.streamed"}),
     "call.streamed": frozenset({"call.opened", "call.streamed"}),
-    "tool.requested": frozenset({"tool.allowed"}),
-    "tool.started": frozenset({"tool.allowed", "tool.requested"}),
 }
-_NEEDS_OPENING = frozenset(
-    {"model.responded", "model.failed", "tool.finished", "tool.failed", "tool.unknown", "span.finished"}
-)
+_NEEDS_OPENING = frozenset({"model.responded", "model.failed", "span.finished"})
 _ENDS = _NEEDS_OPENING | {"call.finished", "call.failed"}
 _OPENED = frozenset({"model.opened", "call.opened"})
 _AFTER_THE_END = frozenset({"run.erased", "tool.confirmed"})
@@ -61,12 +58,15 @@ class RecordedCall:
         source: who answered.
         status: how it ended.
         closing: type of the event that ended it, or `None`.
+        stage: of a tool: where in `words.effects.LIFE` it stands.
+        settled: of an effect whose end nobody saw: what was found out about it, or `None`.
         first_seq, last_seq: its first and last event.
         events: how many events it has.
         lost: the program cancelled it after its end, and did not get its outcome.
         outer: call id of the call in whose performing it was made, or `None`.
         head_digest, piece_digests, broken_digest: of a streamed call: bodies of what came before its first piece, of its
             pieces in order, and of what broke it; opened_seq: where it began to come.
+        ended_seq: where its outcome was noted that the program got; 0: nowhere.
         inner: made while another call was performed: when that one is served, this one is not asked for. Calls inside
             a nested agent are not inner, since a nested agent is run again.
     """
@@ -96,7 +96,33 @@ class RecordedCall:
     opened_seq: int = 0
     piece_digests: tuple[str, ...] = ()
     broken_digest: str | None = None
+    stage: str | None = None
+    settled: str | None = None
+    ended_seq: int = 0
     latest: str = field(default="", repr=False)
+
+    @property
+    def unseen(self) -> bool:
+        """Whether it may have changed the world, and nobody has found out yet whether it did."""
+        if self.kind != "tool" or self.settled is not None:
+            return False
+        return self.stage == "tool.unknown" or (self.effect == "write" and self.stage in OPEN_STAGES)
+
+    @property
+    def received(self) -> bool:
+        """Whether the program got an error of a call whose end nobody saw (a timeout, a cancellation), and went on with it."""
+        return self.closing == "tool.unknown" and self.output_digest is not None and not self._stopped
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the program has cancelled it, or never waited for its end."""
+        if self.status == "unknown":
+            return str(self.attrs.get("error_class")).rpartition(".")[2] == "CancelledError"
+        return self.status in ("cancelled", "open")
+
+    @property
+    def _stopped(self) -> bool:
+        return self.attrs.get("error_class") in FROM_OUTSIDE
 
     @property
     def streamed(self) -> bool:
@@ -113,7 +139,7 @@ class RecordedCall:
         """Whether what came of it was handed to the program in its turn; of a stream, its beginning."""
         if self.inner or self.lost or self.kind in NO_TURN or self.status == "denied":
             return False
-        if self.status == "open" and not self.streamed:
+        if not self.streamed and (self.status == "open" or (self.status == "unknown" and not self.received)):
             return False
         return not (self.attrs.get("limit") is True and self.kind == "other") and "unseen" not in self.attrs
 
@@ -235,6 +261,9 @@ def read_tape(recording: Recording) -> Tape:
 
 def _begin_again(calls: dict[str, RecordedCall]) -> None:
     """The run was resumed: what was open then is asked for again, and what had come of it counts no more."""
+    for call in calls.values():
+        if call.stage == "tool.started":
+            call.stage = INTERRUPTED
     for call in [call for call in calls.values() if call.closing is None and call.streamed]:
         if call.kind == "llm":
             call.latest = "model.requested"
@@ -252,21 +281,38 @@ def _take(recording: Recording, calls: dict[str, RecordedCall], event: Event) ->
     if event.call_id is None:
         raise _fault(recording, event, "belongs to no call")
     call = calls.get(event.call_id)
+    stage = _stage_after(call, event) if KIND_OF_TYPE[event.type] == "tool" else None
     if call is None:
-        if event.type in _NEEDS_OPENING or event.type in _BETWEEN or event.type == "tool.confirmed":
+        if event.type in _NEEDS_OPENING or event.type in _BETWEEN or (stage is None and _of_tool(event)):
             raise _fault(recording, event, f"of call {event.call_id} has no start")
         call = calls[event.call_id] = _new_call(recording, event)
-    elif event.type in _OPENING or event.type == "tool.denied" or event.type not in _follows(call):
+    elif stage is None if _of_tool(event) and call.kind == "tool" else event.type not in _follows(call):
         raise _fault(recording, event, f"of call {event.call_id} cannot follow {call.latest}")
     else:
         _same_call(recording, call, event)
+    call.stage = stage
     _add(call, event)
 
 
+def _of_tool(event: Event) -> bool:
+    return KIND_OF_TYPE[event.type] == "tool"
+
+
+def _stage_after(call: RecordedCall | None, event: Event) -> str | None:
+    """Where a tool call stands after an event; `None`: it cannot follow."""
+    return next_stage(
+        None if call is None else call.stage,
+        event.type,
+        writes=call is not None and call.effect == "write",
+        stood_in=stands_in(event.source, event.attrs.get("copied_source")),
+        outcome=event.attrs.get("outcome"),
+    )
+
+
 def _follows(call: RecordedCall) -> frozenset[str]:
-    """Types that may come next in a call."""
+    """Types that may come next in a call that is no tool's."""
     if call.closing is not None:
-        return frozenset({"tool.confirmed"}) if call.closing == "tool.unknown" else frozenset()
+        return frozenset()
     family = call.latest.split(".", 1)[0]
     between = {kind for kind, before in _BETWEEN.items() if call.latest in before}
     return frozenset(between | {kind for kind in _ENDS if kind.split(".", 1)[0] == family})
@@ -334,9 +380,29 @@ def _add(call: RecordedCall, event: Event) -> None:
         call.output_digest = event.output_digest
         call.source = event.source or "live"
         call.status = _status(event)
+        call.ended_seq = event.sequence if call.status != "unknown" or call.received else 0
     elif event.type == "tool.confirmed":
-        call.output_digest = event.output_digest or call.output_digest
-        call.status = cast("CallStatus", event.attrs.get("status", "ok"))
+        _settle(call, event)
+    elif event.type == "tool.requested" and call.settled is not None:
+        _reopen(call)
+
+
+def _settle(call: RecordedCall, event: Event) -> None:
+    """Somebody found out what became of it. What the program has got of it, it keeps."""
+    call.settled = str(event.attrs.get("outcome"))
+    if call.received:
+        return
+    if call.settled == "not_done":
+        call.status, call.closing, call.output_digest = "open", None, None
+        return
+    call.status = "ok" if call.settled == "finished" else "error"
+    call.output_digest, call.ended_seq = event.output_digest, event.sequence
+
+
+def _reopen(call: RecordedCall) -> None:
+    """It was not done, and is done now."""
+    call.settled = None
+    call.attrs = {name: value for name, value in call.attrs.items() if name not in OF_AN_END}
 
 
 def _status(event: Event) -> CallStatus:
@@ -396,7 +462,7 @@ def _handed(tape: Tape, event: Event, late: set[str]) -> str | None:
     if call is None or not call.has_turn:
         return None
     if not call.streamed:
-        name = call.call_id if event.type in FINAL_TYPES else None
+        name = call.call_id if event.sequence == call.ended_seq else None
     elif event.type in FINAL_TYPES:
         name = f"{call.call_id}{END_OF_STREAM}" if _end_in_turn(event.attrs) else None
     else:

@@ -280,16 +280,19 @@ class Store(Protocol):
         """
         ...
 
-    def take_over(self, run_id: str, new_fold: NewFold, *, owner: Owner, force: bool = False) -> RunWriter:
+    def take_over(
+        self, run_id: str, new_fold: NewFold, *, owner: Owner, force: bool = False, ended: bool = False
+    ) -> RunWriter:
         """Takes ownership of a run that has not ended and whose owner is gone; its epoch is the last one's plus one.
 
         Whoever owned it before can append nothing any more. `force`: also where the owner's process is on another host,
-        so that nobody can tell from here whether it lives; one that is seen to live is never forced out.
+        so that nobody can tell from here whether it lives; one that is seen to live is never forced out. `ended`: also
+        a run that has ended, so that what was found out later about its effects can be appended.
 
         Raises:
             RunNotFound: there is no such run.
             OwnerAlive: its owner lives (reason `owner_alive`), or is on another host (`other_host`).
-            StoreError: the run has ended (reason `ended`).
+            StoreError: the run has ended (reason `ended`), or its bodies were deleted (`erased`).
         """
         ...
 

@@ -14,6 +14,7 @@ from agentloupe.ports.pack import Body, Look, Packer
 from agentloupe.ports.protocols import Durability
 from agentloupe.words.call import NO_ATTRS, Attrs, Call, Outcome
 from agentloupe.words.canonical import Json, key_of
+from agentloupe.words.effects import NOT_DONE
 from agentloupe.words.event import SCHEMA_VERSION, Draft
 from agentloupe.words.trace import SAMPLED, TraceContext
 
@@ -39,6 +40,7 @@ _STREAMING: Mapping[str, tuple[str, str]] = {
 }
 _ASIDE = ("sent", "broken")
 _NOTHING: Attrs = NO_ATTRS
+_ALLOWED = "tool.allowed"
 
 
 class Entry(NamedTuple):
@@ -267,14 +269,63 @@ class Scribe:
         bodies: list[Body] = []
         digest = self._pack(call.input, bodies)
         attrs: dict[str, Json] = {"effect": call.effect, "decision": "allowed", **call.attrs, **extra}
-        types = ["tool.allowed", "tool.started"]
-        if call.effect == "write":
-            types.insert(1, "tool.requested")
-        drafts = [
-            self._of(call, where, kind, at, input_key=key, input_digest=digest, attrs=attrs) for kind in types[:1]
-        ]
-        drafts += [self._of(call, where, kind, at, input_key=key, attrs=_intent(attrs)) for kind in types[1:]]
-        return Entry(tuple(drafts), tuple(bodies), "full" if call.effect == "write" else "grouped")
+        allowed = self._of(call, where, "tool.allowed", at, input_key=key, input_digest=digest, attrs=attrs)
+        begun = self.starting(call, where, key, "tool.allowed", at, extra)
+        return Entry((allowed, *begun.drafts), tuple(bodies), begun.durability)
+
+    def starting(self, call: Call, where: Place, key: str, stage: str | None, at: str, extra: Attrs) -> Entry:
+        """What is still to be written before a tool is performed that stands at this stage of its life."""
+        if stage not in (_ALLOWED, NOT_DONE):
+            return Entry()
+        writes = call.effect == "write"
+        attrs = _intent({"effect": call.effect, **extra})
+        types = ("tool.requested", "tool.started") if writes else ("tool.started",)
+        drafts = tuple(self._of(call, where, kind, at, input_key=key, attrs=attrs) for kind in types)
+        return Entry(drafts, (), "full" if writes else "grouped")
+
+    # --- effects whose end nobody saw ---------------------------------------------------------------------------------
+
+    def unseen(self, call: Call, where: Place, key: str, extra: Attrs, at: str) -> Entry:
+        """`tool.unknown` of a call whose process ended before it did. `extra`: its idempotency key."""
+        attrs = _intent({"effect": call.effect, **extra})
+        return Entry((self._of(call, where, "tool.unknown", at, input_key=key, attrs=attrs),), (), "full")
+
+    def confirmed(
+        self,
+        call: Call,
+        where: Place,
+        key: str,
+        outcome: Outcome | None,
+        extra: Attrs,
+        at: str,
+        *,
+        said: Mapping[str, Json],
+    ) -> Entry:
+        """`tool.confirmed`: what became of such a call.
+
+        Args:
+            call: the call.
+            where: its place.
+            key: its matching key.
+            at: when it was found out.
+            outcome: its result or its error; `None`: it was not done.
+            extra: its idempotency key, `how` it was found out, `external_id`.
+            said: values of users, which become bodies: `by`, `why`.
+        """
+        bodies: list[Body] = []
+        named = {label: self._pack(value, bodies) for label, value in said.items()}
+        word = NOT_DONE if outcome is None else "finished" if outcome.status == "ok" else "failed"
+        draft = self._of(
+            call,
+            where,
+            "tool.confirmed",
+            at,
+            input_key=key,
+            output_digest=None if outcome is None else self._pack(outcome.output, bodies),
+            attrs={"effect": call.effect, "outcome": word, **extra, **({} if outcome is None else outcome.attrs)},
+            bodies=named,
+        )
+        return Entry((draft,), tuple(bodies), "full")
 
     def _of(
         self,

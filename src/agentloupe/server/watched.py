@@ -29,8 +29,10 @@ class _Watched:
     def start(self, run_id: str, new_fold: NewFold, *, owner: Owner, share: str | None = None) -> RunWriter:
         return self._timed(self._store.start(run_id, new_fold, owner=owner, share=share))
 
-    def take_over(self, run_id: str, new_fold: NewFold, *, owner: Owner, force: bool = False) -> RunWriter:
-        return self._timed(self._store.take_over(run_id, new_fold, owner=owner, force=force))
+    def take_over(
+        self, run_id: str, new_fold: NewFold, *, owner: Owner, force: bool = False, ended: bool = False
+    ) -> RunWriter:
+        return self._timed(self._store.take_over(run_id, new_fold, owner=owner, force=force, ended=ended))
 
     def _timed(self, writer: RunWriter) -> RunWriter:
         return cast("RunWriter", _Timed(writer, self._metrics))

@@ -85,15 +85,20 @@ class MemoryStore:
             self._runs[run_id] = kept
         return _MemoryWriter(run_id, owner, lambda drafts, bodies: self._append(run_id, owner, drafts, bodies), kept)
 
-    def take_over(self, run_id: str, new_fold: NewFold, *, owner: Owner, force: bool = False) -> RunWriter:
+    def take_over(
+        self, run_id: str, new_fold: NewFold, *, owner: Owner, force: bool = False, ended: bool = False
+    ) -> RunWriter:
         """See `ports.Store.take_over`."""
         with self._lock:
             self._check_open()
             kept = self._kept(run_id)
             status = kept.run.status if kept.run else "running"
-            if status not in _ENDLESS:
+            if kept.run is not None and kept.run.erased:
+                raise StoreError(f"the bodies of run {run_id} were deleted", reason="erased")
+            if status in _ENDLESS:
+                check_gone(run_id, kept.owner, force=force)
+            elif not ended:
                 raise StoreError(f"run {run_id} has ended ({status})", reason="ended")
-            check_gone(run_id, kept.owner, force=force)
             mine = replace(owner, epoch=kept.epoch + 1)
             kept.owner, kept.epoch = mine, mine.epoch
         return _MemoryWriter(run_id, mine, lambda drafts, bodies: self._append(run_id, mine, drafts, bodies), kept)

@@ -45,6 +45,10 @@ class Projection:
         self._seen: tuple[object, ...] | None = None
         self._facets_seen: frozenset[FacetKey] = frozenset()
 
+    def adopt(self, run: Run) -> None:
+        """Takes a run up as an earlier writer has left it, so that what holds no more is removed."""
+        self._started_at, self._of_run = run.started_at, self._facets(run)
+
     def row(self, run: Run) -> RunRow:
         """The run's row for this delta."""
         started_at = run.started_at if self._started_at is None else None
@@ -74,7 +78,7 @@ class Projection:
     def _facets(self, run: Run) -> frozenset[FacetKey]:
         """Facets of the run's row; most rows of a run differ only in sums."""
         of_whom = (run.agent, run.name, run.task_id, run.trace_id, run.parent_run_id)
-        of_what = (*of_whom, run.status, run.tags, run.error, run.coverage, run.counts.miss > 0)
+        of_what = (*of_whom, run.status, run.tags, run.error, run.coverage, run.counts.miss > 0, run.open_effects > 0)
         if of_what != self._seen:
             self._seen, self._facets_seen = of_what, frozenset(facets_of_run(run))
         return self._facets_seen

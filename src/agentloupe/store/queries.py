@@ -44,6 +44,7 @@ class Facet(IntEnum):
     MISSED = 11
     FORKED = 12
     NAME = 13
+    OPEN = 14
 
 
 FacetKey = tuple[Facet, str]
@@ -83,6 +84,7 @@ def facets_of_run(run: Run) -> set[FacetKey]:
         (Facet.COVERAGE, run.coverage),
         (Facet.NAME, run.name),
         (Facet.MISSED, "" if run.counts.miss else None),
+        (Facet.OPEN, "" if run.open_effects else None),
     )
     found = {(kind, storable(value)) for kind, value in single if value is not None}
     found.update((Facet.TAG, storable(tag)) for tag in run.tags)
@@ -120,6 +122,7 @@ def wanted_facets(wanted: RunFilter) -> list[FacetKey]:
         (Facet.NAME, wanted.name),
         (Facet.ERROR, wanted.error),
         (Facet.MISSED, "" if wanted.missed else None),
+        (Facet.OPEN, "" if wanted.open_effects else None),
         (Facet.FORKED, "" if wanted.forked else None),
         (Facet.TAG, wanted.tag),
         (Facet.TOOL, wanted.tool),

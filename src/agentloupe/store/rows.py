@@ -96,7 +96,8 @@ def run_bytes(run: Run) -> bytes:
 def run_from(data: bytes, **columns: Any) -> Run:
     """A run from its bytes; `columns` are fields that are kept elsewhere or have changed since."""
     values, counts = cast("tuple[list[Any], list[int]]", _values(data))
-    row: dict[str, Any] = dict(zip(_RUN_FIELDS, values, strict=True))
+    # A row of an earlier version lacks the fields that came since, which stand last.
+    row: dict[str, Any] = dict(zip(_RUN_FIELDS[: len(values)], values, strict=True))
     row |= columns
     for name in _TUPLES:
         row[name] = tuple(row[name])

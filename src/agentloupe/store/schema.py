@@ -9,7 +9,7 @@ __all__ = ["APPLICATION_ID", "SCHEMA", "TABLES", "UPGRADES", "event_key", "keys_
 APPLICATION_ID = 0x4C6F7570
 """`Loup` in ASCII: what `file(1)` and we recognise a store by."""
 
-SCHEMA = 2
+SCHEMA = 3
 """`user_version` of the file. Raised when a table changes; a newer one is refused."""
 
 _RUN_BITS = 32
@@ -66,6 +66,11 @@ _JOBS = (
     "CREATE TABLE job_workers(id TEXT PRIMARY KEY, row BLOB NOT NULL) WITHOUT ROWID",
 )
 
+_OUTBOX = (
+    # What is still to be told to the outside, in the order of its commits: event is the key of an event.
+    "CREATE TABLE outbox(number INTEGER PRIMARY KEY, event INTEGER NOT NULL)",
+)
+
 TABLES = (
     # key = row of the run << 32 | sequence: one b-tree, in the order in which runs are read.
     """CREATE TABLE events(
@@ -110,6 +115,7 @@ TABLES = (
     ) WITHOUT ROWID""",
     *_COUNTS,
     *_JOBS,
+    *_OUTBOX,
     # key = row of the run << 32 | idx
     "CREATE TABLE steps(key INTEGER PRIMARY KEY, row BLOB NOT NULL)",
     # form: 0 as it is, 1 zstd, 2 zstd against the sample of short bodies. digest and size are of the bytes before compression. rid: the run that has it first;
@@ -145,7 +151,8 @@ UPGRADES: Mapping[int, tuple[str, ...]] = {
         "INSERT INTO facet_counts SELECT kind, value, count(*) FROM facets WHERE kind NOT IN (4, 5) GROUP BY kind, value",
         """INSERT INTO facets SELECT DISTINCT 12, '', p.started_at, p.rid FROM facets f JOIN runs p ON p.id = f.value
             WHERE f.kind = 6 AND p.started_at IS NOT NULL ON CONFLICT DO NOTHING""",
-    )
+    ),
+    3: _OUTBOX,
 }
 """What makes a file of the version before one of this version. Runs of before are found by new facets after `rebuild`."""
 

@@ -111,22 +111,26 @@ class SqliteStore:
         reach("start.after_row")
         return self._writer(rid, run_id, owner, Head(0, GENESIS), new_fold)
 
-    def take_over(self, run_id: str, new_fold: NewFold, *, owner: Owner, force: bool = False) -> RunWriter:
+    def take_over(
+        self, run_id: str, new_fold: NewFold, *, owner: Owner, force: bool = False, ended: bool = False
+    ) -> RunWriter:
         """See `ports.Store.take_over`. What the owner before has committed and not settled is settled first."""
         self._new_fold = new_fold
         self._settle()
         with self._db.reading() as conn:
-            _free(conn, run_id, force=force)
+            _free(conn, run_id, force=force, ended=ended)
         recover(self._db, new_fold, lambda host, pid, started: force or gone(host, pid, started), only=run_id)
         with self._db.transaction() as conn:
-            row = _free(conn, run_id, force=force)
+            row = _free(conn, run_id, force=force, ended=ended)
             mine = replace(owner, epoch=row["epoch"] + 1)
             conn.execute(
                 "UPDATE runs SET owner_host = ?, owner_pid = ?, owner_started = ?, epoch = ? WHERE rid = ?",
                 (mine.host, mine.pid, mine.started, mine.epoch, row["rid"]),
             )
         self._forget_spools(row["rid"])
-        return self._writer(row["rid"], run_id, mine, Head(row["last_sequence"], row["head"].hex()), new_fold)
+        stored = None if row["row"] is None else run_from(row["row"])
+        head = Head(row["last_sequence"], row["head"].hex())
+        return self._writer(row["rid"], run_id, mine, head, new_fold, stored)
 
     def _forget_spools(self, rid: int) -> None:
         """Tells a former owner of a run, if there is one after all, that it is not his any more."""
@@ -134,7 +138,9 @@ class SqliteStore:
             if of == rid:
                 remove(path)
 
-    def _writer(self, rid: int, run_id: str, owner: Owner, head: Head, new_fold: NewFold) -> SqliteWriter:
+    def _writer(
+        self, rid: int, run_id: str, owner: Owner, head: Head, new_fold: NewFold, stored: Run | None = None
+    ) -> SqliteWriter:
         fold_anew = partial(self._folded, run_id, new_fold)
         writer = SqliteWriter(
             self._db,
@@ -145,6 +151,7 @@ class SqliteStore:
             fold=fold_anew() if head.sequence else new_fold(run_id),
             fold_anew=fold_anew,
             flusher=self._flusher,
+            stored=stored,
         )
         self._writers = [w for w in self._writers if not w.closed] + [writer]
         return writer
@@ -368,10 +375,14 @@ def _row_of(conn: Connection, run_id: str) -> dict[str, Any]:
     return found[0]
 
 
-def _free(conn: Connection, run_id: str, *, force: bool) -> dict[str, Any]:
+def _free(conn: Connection, run_id: str, *, force: bool, ended: bool) -> dict[str, Any]:
     """The row of a run that may be taken over; see `ports.Store.take_over` for what it raises else."""
     row = _row_of(conn, run_id)
+    if conn.execute("SELECT erased FROM runs WHERE rid = ?", (row["rid"],)).fetchone()[0]:
+        raise StoreError(f"the bodies of run {run_id} were deleted", reason="erased")
     if row["status"] not in {"running", "waiting"}:
+        if ended:
+            return row
         raise StoreError(f"run {run_id} has ended ({row['status']})", reason="ended")
     check_gone(run_id, _owner(row), force=force)
     return row

@@ -27,7 +27,7 @@ from agentloupe.store.sealing import Sealed, after, seal_drafts, together
 from agentloupe.store.spool import Spool
 from agentloupe.words.errors import LoupeError, OwnerAlive, StoreError
 from agentloupe.words.event import Draft, Event, Head
-from agentloupe.words.run import Owner
+from agentloupe.words.run import Owner, Run
 
 __all__ = ["SqliteWriter", "put_events", "settle_all", "spools"]
 
@@ -53,6 +53,7 @@ class SqliteWriter:
         head: the end of the chain so far.
         fold: the fold of what was written so far.
         fold_anew: reads the run's settled events again and folds them; asked when a settlement failed half way.
+        stored: the run's row as an earlier writer has left it, if there was one.
         flusher: settles what waits when nobody else does.
     """
 
@@ -67,6 +68,7 @@ class SqliteWriter:
         fold: Fold,
         fold_anew: Callable[[], Fold],
         flusher: Flusher,
+        stored: Run | None = None,
     ) -> None:
         self.run_id = run_id
         self.owner = owner
@@ -77,6 +79,8 @@ class SqliteWriter:
         self._fold_anew = fold_anew
         self._flusher = flusher
         self._projection = Projection(rid)
+        if stored is not None:
+            self._projection.adopt(stored)
         self._status = "running"
         self._spool = Spool(database.path, rid)
         self._drafts: list[Draft] = []  # in memory only; bodies also of appends that were refused

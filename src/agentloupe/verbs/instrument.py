@@ -173,6 +173,8 @@ def _tool_wrapper(made: Tool) -> Callable[..., Any]:
     written, bind = made.function, _Binder(made.function, made.key)
     attrs: dict[str, Json] = {"version": made.version, "source_digest": made.source_digest}
     attrs = {name: value for name, value in attrs.items() if value is not None}
+    if made.effect == "write" and made.lookup is not None:
+        attrs["lookup"] = True
 
     gives = inspect.isgeneratorfunction(_kind_of(written)) or inspect.isasyncgenfunction(_kind_of(written))
     into, outof = (yielding.wire, yielding.back) if gives else (encode, codecs.decode)

@@ -68,6 +68,7 @@ class Run:
         counts, label, hypothetical_from: of a fork; see `Counts`. `hypothetical_from` is the step where it stopped being faithful.
         coverage, coverage_notes: what was and was not recorded.
         error: class and short message of the failure, if the run failed. No payload.
+        open_effects: effects that were begun and of which nobody has noted what became of them.
     """
 
     id: str
@@ -102,6 +103,7 @@ class Run:
     trace_id: str | None = None
     error: str | None = None
     erased: bool = False
+    open_effects: int = 0
     events: int = 0
     head: str | None = None
     owner: Owner | None = None
@@ -117,6 +119,7 @@ class RunFilter:
         name: the whole name.
         text: the beginning of an id, or a part of a name; ASCII letters of a name in either case.
         error: class of an error that happened in it.
+        open_effects: only runs that have some.
     """
 
     agent: str | None = None
@@ -131,6 +134,7 @@ class RunFilter:
     coverage: Coverage | None = None
     missed: bool = False
     forked: bool = False
+    open_effects: bool = False
     name: str | None = None
     text: str | None = None
     since: str | None = None

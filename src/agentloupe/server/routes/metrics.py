@@ -91,11 +91,4 @@ def _looked_at(here: Context, run: Run) -> tuple[bool, int]:
     if kept is not None:
         return kept
     first = here.store.events(run.id, limit=1)
-    over = run.status not in {"running", "waiting"}
-    unseen = sum(
-        step.kind == "tool"
-        and step.effect == "write"
-        and (step.status == "unknown" or (over and step.status == "open"))
-        for step in here.store.steps(run.id)
-    )
-    return here.looked_at.put(run.id, version, (bool(first and first[0].bodies.get("snapshot")), unseen), 1)
+    return here.looked_at.put(run.id, version, (bool(first and first[0].bodies.get("snapshot")), run.open_effects), 1)
