@@ -30,6 +30,8 @@ SCREENS: Final = {
     "run-diff": "/runs/{candidate}?tab=diff",
     "run-raw": "/runs/{observed}?tab=raw&step=6",
     "run-events": "/runs/{candidate}?tab=events&side=tree",
+    "events": "/runs/{candidate}/events?event=9",
+    "events-filtered": "/runs/{long}/events?type=tool.finished&event=900",
     "run-failed": "/runs/{failed}",
     "run-nested": "/runs/{nested}",
     "run-hostile": "/runs/{hostile}",

@@ -20,6 +20,7 @@ from agentloupe.server.metrics import Measured
 from agentloupe.server.routes import (
     about,
     compare,
+    events,
     evidence,
     exchange,
     forkdialog,
@@ -50,6 +51,7 @@ _ROUTERS = (
     steps.router,
     step.router,
     transcript.router,
+    events.router,
     evidence.router,
     compare.router,
     exchange.router,

@@ -14,8 +14,10 @@ from agentloupe.engine.compare import Comparison
 from agentloupe.ports.jobs import Jobs
 from agentloupe.ports.protocols import Store
 from agentloupe.ports.settings import Settings
+from agentloupe.server.eventtypes import TypesReader
+from agentloupe.server.kept import Kept
 from agentloupe.server.metrics import Metrics
-from agentloupe.server.reading import Kept, Reader
+from agentloupe.server.reading import Reader
 from agentloupe.words.trace import TRACEPARENT, TRACESTATE, TraceContext, read_trace
 
 __all__ = ["CalledFrom", "Context", "First", "Here", "Idx", "RunId"]
@@ -30,6 +32,7 @@ class Context:
 
     Attributes:
         store, reader: where runs are.
+        types: which types their events have.
         settings: of the project.
         page: the folder of the built page, if there is one.
         verdicts: of runs that were verified: whether the evidence is whole.
@@ -44,6 +47,7 @@ class Context:
     settings: Settings
     page: Path | None = None
     reader: Reader = field(init=False)
+    types: TypesReader = field(init=False)
     verdicts: Kept[bool] = field(default_factory=lambda: Kept[bool](_VERDICTS))
     comparisons: Kept[Comparison] = field(default_factory=lambda: Kept[Comparison](_ROWS))
     looked_at: Kept[tuple[bool, int]] = field(default_factory=lambda: Kept[tuple[bool, int]](_VERDICTS))
@@ -53,6 +57,7 @@ class Context:
 
     def __post_init__(self) -> None:
         self.reader = Reader(self.store)
+        self.types = TypesReader(self.store)
         if self.jobs is None:
             self.jobs = getattr(self.store, "jobs", None)
 

@@ -6,11 +6,9 @@ What is kept is only ever used while the run's last event is still the same.
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from typing import Generic, TypeVar
 
 from agentloupe.engine.costs import PriceTable, price_run
 from agentloupe.engine.views.flags import Flags, flags_of
@@ -19,12 +17,13 @@ from agentloupe.engine.views.outline import Outline
 from agentloupe.ports.garbage import one_generation
 from agentloupe.ports.protocols import Store
 from agentloupe.ports.recording import Recording
+from agentloupe.server.kept import Kept
 from agentloupe.verbs.pricing import price_table
 from agentloupe.words.errors import RunNotFound, StepNotFound
 from agentloupe.words.run import Run
 from agentloupe.words.step import Step
 
-__all__ = ["Kept", "Opened", "Reader"]
+__all__ = ["Opened", "Reader"]
 
 _NO_FLAGS = Flags(frozenset(), frozenset())
 _ROWS = 20_000
@@ -33,42 +32,6 @@ _LAYOUTS = 8
 _GREW = 1000
 """Events after which a run that goes on is read anew: looking at each of them would take longer."""
 _GOES_ON = frozenset({"running", "waiting"})
-V = TypeVar("V")
-
-
-class Kept(Generic[V]):
-    """What was made of runs, up to a total weight; the longest unused goes first. Safe with threads."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._held: OrderedDict[str, tuple[object, V, int]] = OrderedDict()
-        self._weight = 0
-        self._lock = threading.Lock()
-
-    def get(self, run_id: str, version: object) -> V | None:
-        """What was made of this version of a run."""
-        with self._lock:
-            found = self._held.get(run_id)
-            if found is None or found[0] != version:
-                return None
-            self._held.move_to_end(run_id)
-            return found[1]
-
-    def last(self, run_id: str) -> V | None:
-        """What was made of the run last, of whatever version."""
-        with self._lock:
-            found = self._held.get(run_id)
-            return None if found is None else found[1]
-
-    def put(self, run_id: str, version: object, value: V, weight: int) -> V:
-        """Keeps it, in place of that of another version."""
-        with self._lock:
-            before = self._held.pop(run_id, None)
-            self._weight += weight - (before[2] if before is not None else 0)
-            self._held[run_id] = (version, value, weight)
-            while self._weight > self._most and len(self._held) > 1:
-                self._weight -= self._held.popitem(last=False)[1][2]
-        return value
 
 
 @dataclass(slots=True)
@@ -86,6 +49,7 @@ class Opened:
     outline: Outline
     _store: Store
     _flags: Flags | None = None
+    _of_calls: dict[str, int] | None = None
     _layouts: dict[tuple[int | None, bool], tuple[list[Step], list[Unit]]] = field(
         default_factory=dict[tuple[int | None, bool], tuple[list[Step], list[Unit]]]
     )
@@ -97,6 +61,12 @@ class Opened:
             there = f"steps are 0 to {len(self.steps) - 1}" if self.steps else "it has no steps"
             raise StepNotFound(f"{self.run.id} has no step {idx}", hint=there)
         return self.steps[idx]
+
+    def of_calls(self) -> Mapping[str, int]:
+        """The index of each call's step, by the call's id; made once."""
+        if self._of_calls is None:
+            self._of_calls = {step.call_id: step.idx for step in self.steps if step.call_id is not None}
+        return self._of_calls
 
     def bodies(self) -> Recording:
         """The way to the run's bodies, without its events."""

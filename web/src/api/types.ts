@@ -28,6 +28,8 @@ export type Context = Schemas['Context'];
 export type ContextPart = Schemas['ContextPart'];
 export type StepDiff = Schemas['StepDiff'];
 export type EventEnvelope = Schemas['EventEnvelope'];
+export type EventDetail = Schemas['EventDetail'];
+export type EventPage = Schemas['EventPage'];
 
 /** What the page shows of a step in a comparison; `line` says what was called and what came of it. */
 export type ComparedSide = Omit<Schemas['StepName'], 'kind' | 'source'> & {

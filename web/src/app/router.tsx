@@ -5,6 +5,7 @@ import { parseSearch, searchText } from '../base/address';
 import { useWords } from '../base/words';
 import {
   compareSearch,
+  eventsSearch,
   forkSearch,
   jobsSearch,
   lineageSearch,
@@ -64,6 +65,13 @@ const run = createRoute({
   component: lazyRouteComponent(() => import('../views/run/RunPage'), 'RunPage'),
 });
 
+const events = createRoute({
+  getParentRoute: () => root,
+  path: '/runs/$id/events',
+  validateSearch: eventsSearch,
+  component: lazyRouteComponent(() => import('../views/events/EventsPage'), 'EventsPage'),
+});
+
 const compare = createRoute({
   getParentRoute: () => root,
   path: '/compare',
@@ -116,7 +124,21 @@ const settings = createRoute({
   component: lazyRouteComponent(() => import('../views/settings/SettingsPage'), 'SettingsPage'),
 });
 
-const tree = root.addChildren([home, runs, run, fork, compare, summary, lineage, jobs, job, replays, report, settings]);
+const tree = root.addChildren([
+  home,
+  runs,
+  run,
+  events,
+  fork,
+  compare,
+  summary,
+  lineage,
+  jobs,
+  job,
+  replays,
+  report,
+  settings,
+]);
 
 export const router = createRouter({
   routeTree: tree,

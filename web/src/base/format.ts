@@ -42,6 +42,11 @@ export function duration(seconds: number | null | undefined, language: Language)
   return hours ? `${hours} ${unit.h} ${two(minutes)} ${unit.m}` : `${minutes} ${unit.m} ${two(rest)} ${unit.s}`;
 }
 
+/** `+1.204`: seconds after something, or before it. */
+export function signedSeconds(seconds: number): string {
+  return `${seconds < 0 ? '−' : '+'}${Math.abs(seconds).toFixed(3)}`;
+}
+
 /** Clock time of today, else date and time; in the reader's time zone. */
 export function moment(iso: string | null | undefined, language: Language, now = new Date()): string | null {
   if (!iso) return null;

@@ -72,6 +72,21 @@ export function runSearch(raw: Raw): RunSearch {
   };
 }
 
+export interface EventsSearch {
+  readonly event?: number | undefined;
+  readonly type?: readonly string[] | undefined;
+  readonly step?: number | undefined;
+}
+
+export function eventsSearch(raw: Raw): EventsSearch {
+  const types = many(raw['type']).filter(type => /^[a-z]+\.[a-z_]+$/.test(type));
+  return {
+    event: whole(raw['event']) || undefined,
+    type: types.length ? types : undefined,
+    step: whole(raw['step']),
+  };
+}
+
 export interface CompareSearch {
   readonly a?: string | undefined;
   readonly b?: string | undefined;

@@ -1,4 +1,4 @@
-"""The facts beneath: stored values as they are, events, and whether all of it is whole."""
+"""The facts beneath: stored values as they are, and whether all of it is whole."""
 
 from __future__ import annotations
 
@@ -10,14 +10,11 @@ from fastapi import APIRouter, Header, Query
 from starlette.responses import Response
 
 from agentloupe.engine.verify import Verification, verify
-from agentloupe.server.context import First, Here, Idx, RunId
-from agentloupe.server.documents import page
+from agentloupe.server.context import Here, Idx, RunId
 from agentloupe.server.reply import problem, reply
 from agentloupe.server.schemas.evidence import Verdict
-from agentloupe.server.schemas.views import EventPage
 from agentloupe.verbs.anchoring import anchors_or_problem
 from agentloupe.words.errors import LoupeError, NotFound
-from agentloupe.words.event import Event
 from agentloupe.words.jsontext import dumps
 
 __all__ = ["router"]
@@ -26,10 +23,6 @@ router = APIRouter(prefix="/api/runs/{run_id}", tags=["evidence"])
 
 _RANGE = re.compile(r"bytes=([0-9]{1,15})-([0-9]{0,15})")
 _ODD = re.compile(r"[^A-Za-z0-9._-]+")
-_SHOWN = (
-    *("sequence", "type", "event_id", "recorded_at", "call_id", "name", "source", "lane", "n"),
-    *("input_digest", "output_digest", "hash", "prev_hash", "copied_hash"),
-)
 
 
 @router.get(
@@ -74,30 +67,6 @@ def _part(text: bytes, wanted: str | None, headers: dict[str, str]) -> Response:
         return answer
     headers["Content-Range"] = f"bytes {start}-{end}/{len(text)}"
     return Response(text[start : end + 1], 206, headers, "application/json")
-
-
-@router.get("/events", response_model=EventPage)
-def list_events(
-    here: Here,
-    run_id: RunId,
-    step: Annotated[int | None, Query(ge=0, le=2**31 - 1, description="Only events of this step's call.")] = None,
-    first: First = 0,
-    limit: Annotated[int, Query(ge=1, le=1000)] = 200,
-) -> Response:
-    """Events in order, without bodies."""
-    if step is None:
-        total = here.reader.run(run_id).events
-        found = here.store.events(run_id, first=first + 1, limit=limit)
-        return reply(page([_envelope(event) for event in found], total, first))
-    chosen = here.reader.open(run_id).step(step)
-    between = here.store.events(run_id, first=chosen.first_seq, limit=chosen.last_seq - chosen.first_seq + 1)
-    mine = [event for event in between if event.call_id == chosen.call_id] if chosen.call_id else between
-    return reply(page([_envelope(event) for event in mine[first : first + limit]], len(mine), first))
-
-
-def _envelope(event: Event) -> dict[str, Any]:
-    shown = {name: getattr(event, name) for name in _SHOWN}
-    return shown | {"bodies": dict(event.bodies), "attrs": dict(event.attrs)}
 
 
 @router.get("/verify", response_model=Verdict)

@@ -7,11 +7,11 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from agentloupe.engine.views.messages import PartType
-from agentloupe.server.schemas.common import Document, Json, Page, Time
+from agentloupe.server.schemas.common import Document, Json, Page
 from agentloupe.server.schemas.steps import StepHeader
 from agentloupe.words.call import Kind, Source
 
-__all__ = ["Context", "EventPage", "Messages", "Minimap", "Search", "StepDetail", "StepDiff", "TranscriptPage"]
+__all__ = ["Context", "Messages", "Minimap", "Search", "StepDetail", "StepDiff", "TranscriptPage"]
 
 
 class Text(Document):
@@ -310,28 +310,3 @@ class Search(Document):
     scanned: int = Field(description="Steps that have been looked at, from the first one on.")
     of: int
     next: int | None = Field(description="`first` to go on with; null: all was looked at.")
-
-
-class EventEnvelope(Document):
-    """A fact of a run's log: structure and digests, no bodies."""
-
-    sequence: int
-    type: str
-    event_id: str
-    recorded_at: Time
-    call_id: str | None
-    name: str | None
-    source: Source | None
-    lane: str | None
-    n: int | None
-    input_digest: str | None
-    output_digest: str | None
-    bodies: dict[str, str]
-    attrs: dict[str, Json]
-    hash: str
-    prev_hash: str
-    copied_hash: str | None
-
-
-class EventPage(Page[EventEnvelope]):
-    """Events in order."""

@@ -1,9 +1,11 @@
 import { fork } from './fork.en';
+import { proof } from './proof.en';
 import { work } from './work.en';
 
 /** English. One entry a phrase; `{name}` is filled in; a pair is singular and plural, chosen by `n`. */
 export const en = {
   ...work,
+  ...proof,
   ...fork,
   // shell
   'app.skip': 'Skip to the content',
@@ -359,9 +361,6 @@ export const en = {
   'raw.download': 'Download',
   'raw.find': 'Find',
   'raw.size': '{n} characters',
-  'events.col.seq': 'Event',
-  'events.none': 'No events.',
-  'events.of': '{n} of {total} events',
 
   // compare
   'compare.title': 'Compare',

@@ -1,10 +1,12 @@
 import { fork } from './fork.zh';
 import type { Words } from './index';
+import { proof } from './proof.zh';
 import { work } from './work.zh';
 
 /** 简体中文。一条一个短语；`{name}` 处填入数值。 */
 export const zh = {
   ...work,
+  ...proof,
   ...fork,
   'app.skip': '跳到正文',
   'app.local': '仅本机 · 数据不外传',
@@ -352,9 +354,6 @@ export const zh = {
   'raw.download': '下载',
   'raw.find': '查找',
   'raw.size': '{n} 个字符',
-  'events.col.seq': '事件',
-  'events.none': '没有事件。',
-  'events.of': '{n} 个事件，共 {total} 个',
 
   'compare.title': '比较',
   'compare.choose': '在列表中用 x 选择两个运行，再按 c。',

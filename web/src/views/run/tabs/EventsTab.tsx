@@ -1,6 +1,8 @@
 import { useQuery } from '@tanstack/react-query';
+import { Link } from '@tanstack/react-router';
 import { address, get, path } from '../../../api/client';
 import type { EventEnvelope, Page } from '../../../api/types';
+import { signedSeconds } from '../../../base/format';
 import { jsonText } from '../../../base/json';
 import { useWords } from '../../../base/words';
 import { Failure, Loading } from '../../../widgets/states';
@@ -26,13 +28,17 @@ export function EventsTab({ run, detail }: PanelProps) {
         <tbody>
           {found.data.items.map(event => (
             <tr key={event.sequence} title={jsonText(event.attrs)}>
-              <td className="r dim">{event.sequence}</td>
+              <td className="r">
+                <Link to="/runs/$id/events" params={{ id: run.id }} search={{ event: event.sequence }}>
+                  {event.sequence}
+                </Link>
+              </td>
               <td>{event.type}</td>
               <td className="dim ell">
                 <RunText>{event.name ?? ''}</RunText>
               </td>
               <td className="dim">{(event.output_digest ?? event.input_digest ?? event.hash).slice(0, 12)}</td>
-              <td className="r">{signed((new Date(event.recorded_at).getTime() - start) / 1000)}</td>
+              <td className="r">{signedSeconds((new Date(event.recorded_at).getTime() - start) / 1000)}</td>
             </tr>
           ))}
         </tbody>
@@ -40,10 +46,21 @@ export function EventsTab({ run, detail }: PanelProps) {
       <p className="note">
         {found.data.total ? t('events.of', { n: found.data.items.length, total: found.data.total }) : t('events.none')}
       </p>
+      <p className="row wrap">
+        {found.data.total > LIMIT && (
+          <Link to="/runs/$id/events" params={{ id: run.id }} search={{ step: detail.idx }} className="btn s">
+            {t('events.this')}
+          </Link>
+        )}
+        <Link
+          to="/runs/$id/events"
+          params={{ id: run.id }}
+          search={{ event: found.data.items[0]?.sequence }}
+          className="btn s"
+        >
+          {t('events.all')}
+        </Link>
+      </p>
     </section>
   );
-}
-
-function signed(seconds: number): string {
-  return `${seconds < 0 ? '−' : '+'}${Math.abs(seconds).toFixed(3)}`;
 }
