@@ -30,6 +30,8 @@ SCREENS: Final = {
     "run-diff": "/runs/{candidate}?tab=diff",
     "run-raw": "/runs/{observed}?tab=raw&step=6",
     "run-events": "/runs/{candidate}?tab=events&side=tree",
+    "run-evidence": "/runs/{observed}?panel=evidence",
+    "run-unchecked": "/runs/{failed}?panel=evidence",
     "events": "/runs/{candidate}/events?event=9",
     "events-filtered": "/runs/{long}/events?type=tool.finished&event=900",
     "run-failed": "/runs/{failed}",
@@ -74,6 +76,7 @@ def taken(browser: Browser, served: Served, made: Mapping[str, str], world: Worl
     }
     for theme, language, width in LOOKS:
         page = browser.new_page(viewport={"width": width, "height": 900})
+        page.request.get(served.at(f"/api/runs/{world.observed}/verify"))
         for name, path in SCREENS.items():
             served.show(page, path.format(**named), theme=theme, lang=language)
             page.wait_for_load_state("networkidle")

@@ -20,6 +20,7 @@ SCREENS = [
     "/runs/{observed}?tab=messages&step=3",
     "/runs/{observed}?tab=raw",
     "/runs/{nested}?tab=events",
+    "/runs/{candidate}?panel=evidence",
     "/runs/{candidate}/events?event=9",
     "/runs/{candidate}/events?type=tool.finished&step=1",
     "/runs/{failed}",

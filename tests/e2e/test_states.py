@@ -49,12 +49,6 @@ def test_a_page_that_is_older_than_its_server_says_so_and_is_loaded_anew(
     expect(page.get_by_text("This page is older than its server.")).to_have_count(0)
 
 
-def test_the_chain_of_a_run_is_checked_where_it_stands(page: Page, server: Served, world: World) -> None:
-    server.show(page, f"/runs/{world.observed}")
-    page.get_by_role("button", name="chain not checked").click()
-    expect(page.get_by_role("region", name=re.compile("Frost")).get_by_text("chain ok")).to_be_visible()
-
-
 def test_tools_and_prices_are_set_from_the_page(browser: Browser, page: Page, tmp_path: Path) -> None:
     with closing(open_url(tmp_path / "runs.db", new_fold=Projector)):
         pass

@@ -140,7 +140,12 @@ def test_a_damaged_run_names_its_first_bad_event_and_is_not_called_diverged(
     there.show(page, f"/runs/{troubled.damaged}")
     page.get_by_role("button", name="chain not checked").click()
     strip = page.get_by_role("status").filter(has_text="The chain of events does not verify.")
-    expect(strip).to_contain_text("Event 4 is the first that is not as it was sealed.")
+    expect(strip).to_contain_text("Event 4 is not what was sealed.")
+    panel = page.get_by_role("dialog", name="Evidence")
+    expect(panel).to_contain_text("First bad record")
+    expect(panel).to_contain_text("Events 1 to 3 are linked")
+    expect(panel.get_by_role("link", name="Show event 4")).to_be_visible()
+    page.keyboard.press("Escape")
     expect(strip).to_contain_text("Replay and fork are off for this run.")
     expect(strip).to_contain_text(f"agentloupe verify {troubled.damaged}")
     expect(page.get_by_text("diverge")).to_have_count(0)
@@ -157,9 +162,9 @@ def test_a_lossy_run_says_what_was_not_recorded(page: Page, there: Served, troub
 
 def test_a_run_of_a_newer_version_says_what_to_do(page: Page, there: Served, troubled: Troubled) -> None:
     there.show(page, f"/runs/{troubled.newer}")
-    page.get_by_role("button", name="chain not checked").click()
+    expect(page.get_by_role("button", name="chain written by a newer version")).to_be_visible()
     strip = page.get_by_role("status").filter(has_text="A newer version of Agent Loupe wrote this run.")
-    expect(strip).to_contain_text("has schema 99, newer than this reader (1). upgrade agent-loupe")
+    expect(strip).to_contain_text("has schema 99, newer than this reader (1). Upgrade agent-loupe to read all of it.")
     expect(page.get_by_text("does not verify")).to_have_count(0)
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import Depends, Query, Request
 from fastapi import Path as Path_
@@ -35,7 +36,7 @@ class Context:
         types: which types their events have.
         settings: of the project.
         page: the folder of the built page, if there is one.
-        verdicts: of runs that were verified: whether the evidence is whole.
+        verdicts: of runs that were verified: the document of what was found.
         comparisons: the last ones, by both ids.
         looked_at: of recent runs: whether they have a snapshot, and effects without an outcome.
         metrics: of requests and appends.
@@ -48,7 +49,7 @@ class Context:
     page: Path | None = None
     reader: Reader = field(init=False)
     types: TypesReader = field(init=False)
-    verdicts: Kept[bool] = field(default_factory=lambda: Kept[bool](_VERDICTS))
+    verdicts: Kept[Mapping[str, Any]] = field(default_factory=lambda: Kept[Mapping[str, Any]](_VERDICTS))
     comparisons: Kept[Comparison] = field(default_factory=lambda: Kept[Comparison](_ROWS))
     looked_at: Kept[tuple[bool, int]] = field(default_factory=lambda: Kept[tuple[bool, int]](_VERDICTS))
     metrics: Metrics = field(default_factory=Metrics)

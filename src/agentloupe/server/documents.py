@@ -33,7 +33,7 @@ def page(items: Sequence[Any], total: int, first: int, **more: Any) -> dict[str,
 def run_document(context: Context, run: Run) -> dict[str, Any]:
     """A run's row, with costs, as a document."""
     verdict = context.verdicts.get(run.id, (run.events, run.head))
-    chain = "not_checked" if verdict is None else "ok" if verdict else "broken"
+    chain = "not_checked" if verdict is None else "ok" if verdict["ok"] else "broken"
     return run_json(run) | {
         "seconds": seconds(run),
         "children": context.store.count(RunFilter(parent_run_id=run.id)),

@@ -60,6 +60,7 @@ export interface RunSearch {
   readonly step?: number | undefined;
   readonly tab?: Tab | undefined;
   readonly side?: 'tree' | undefined;
+  readonly panel?: 'evidence' | undefined;
   readonly q?: string | undefined;
 }
 
@@ -68,6 +69,7 @@ export function runSearch(raw: Raw): RunSearch {
     step: whole(raw['step']),
     tab: among(TABS, raw['tab']),
     side: among(['tree'], raw['side']),
+    panel: among(['evidence'], raw['panel']),
     q: one(raw['q']),
   };
 }

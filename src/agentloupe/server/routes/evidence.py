@@ -10,6 +10,7 @@ from fastapi import APIRouter, Header, Query
 from starlette.responses import Response
 
 from agentloupe.engine.verify import Verification, verify
+from agentloupe.ports.ambient import now
 from agentloupe.server.context import Here, Idx, RunId
 from agentloupe.server.reply import problem, reply
 from agentloupe.server.schemas.evidence import Verdict
@@ -80,8 +81,9 @@ def verify_run(
     anchors, problem = anchors_or_problem(here.settings)
     signed = () if anchors is None else anchors.of(run_id)
     found = verify(here.store.recording(run_id), bodies=bodies, signed=signed)
-    here.verdicts.put(run_id, (run.events, run.head), found.ok, 1)
-    return reply(_verdict(found, problem))
+    told = {**_verdict(found, problem), "anchors": here.settings.anchors is not None, "checked_at": now()}
+    here.verdicts.put(run_id, (run.events, run.head), told, 1)
+    return reply(told)
 
 
 def _verdict(found: Verification, problem: LoupeError | None) -> dict[str, Any]:

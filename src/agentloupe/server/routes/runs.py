@@ -17,7 +17,7 @@ from agentloupe.server.reply import reply
 from agentloupe.server.schemas import runs as schemas
 from agentloupe.verbs.choosing import chosen_runs
 from agentloupe.verbs.deleting import delete_run
-from agentloupe.words.errors import Damaged
+from agentloupe.words.errors import Damaged, VersionUnknown
 from agentloupe.words.jsontext import Json
 from agentloupe.words.run import Coverage, Run, RunFilter, RunStatus
 
@@ -106,12 +106,25 @@ def one_run(here: Here, run_id: RunId) -> Response:
         "changes": _listed(_told(recording, "overrides")),
         "whole": _totals(run.total_input_tokens, run.total_output_tokens, run.cost),
         "new": _totals(run.new_input_tokens, run.new_output_tokens, run.new_cost),
+        "verdict": here.verdicts.get(run_id, (run.events, run.head)),
+        "newer": _newer(here, run),
         "kept_steps": kept,
         "worker_command": command_for(here, run),
     }
     document: dict[str, Any] = {**run_document(here, run), **more}
     document["badges"]["replay"] = replay_badge(here, run.id)
     return reply(document)
+
+
+def _newer(here: Context, run: Run) -> str | None:
+    """Why this version cannot read the last event of a run; `None` where it can."""
+    try:
+        here.store.events(run.id, first=run.events, limit=1)
+    except VersionUnknown as newer:
+        return newer.message
+    except Damaged:
+        return None  # it is told by a check
+    return None
 
 
 def _totals(input_tokens: int | None, output_tokens: int | None, cost: object) -> dict[str, Any]:

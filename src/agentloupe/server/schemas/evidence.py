@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from agentloupe.server.schemas.common import Document, Json
+from agentloupe.server.schemas.common import Document, Json, Time
 from agentloupe.words.run import Coverage
 
 __all__ = ["Imports", "Verdict"]
@@ -39,11 +39,13 @@ class Verdict(Document):
         description="Its last event of then; nothing signed says anything about later ones."
     )
     key_id: str | None = Field(description="SHA-256 of the public key that it was signed with.")
+    anchors: bool = Field(description="Whether the settings name a file of anchors.")
     anchor_problem: str | None = Field(description="Why the anchors that the settings name cannot be used.")
     coverage: Coverage
     proves: list[str] = Field(description="What was proven.")
     notes: list[str] = Field(description="What was not proven.")
     reader: str
+    checked_at: Time
     reason: str | None
     head: str = Field(description="One line that says it all.")
 

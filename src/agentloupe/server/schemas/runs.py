@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from agentloupe.server.schemas.common import Document, Json, Money, Page, Time
+from agentloupe.server.schemas.evidence import Verdict
 from agentloupe.words.run import Coverage, Engine, Label, RunStatus
 
 __all__ = ["Badges", "Facets", "Lineage", "Run", "RunDetail", "RunPage", "RunShort", "Tags"]
@@ -145,6 +146,10 @@ class RunDetail(Run):
     changes: list[dict[str, Json]] = Field(description="What a fork changed, with values, as far as they are kept.")
     whole: Totals
     new: Totals
+    verdict: Verdict | None = Field(
+        description="What the last check found, see `verify`; null: nobody checked since its last event and since the server began."
+    )
+    newer: str | None = Field(description="Why this version cannot read all of it: a newer one wrote its last event.")
     kept_steps: int = Field(description="Steps that were kept from the parent.")
     worker_command: str = Field(
         description="What to type in the project's folder to start a worker that has the run's agent. It is never run here.",

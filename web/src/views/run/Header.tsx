@@ -1,19 +1,17 @@
 import { Link } from '@tanstack/react-router';
-import { useState } from 'react';
 import { path } from '../../api/client';
 import type { RunDetail } from '../../api/types';
 import { dollars, duration } from '../../base/format';
 import { useWords } from '../../base/words';
 import { changedPlaces } from '../../model/overrides';
-import { VERDICTS } from '../../model/report';
 import { Menu } from '../../widgets/controls';
 import { Icon } from '../../widgets/Icon';
-import { Badge, SourceCount, Status, Tag } from '../../widgets/tags';
+import { SourceCount, Tag } from '../../widgets/tags';
 import { Copy, Count, RunText, Unknown } from '../../widgets/text';
-import { useVerdict } from './queries';
+import { Badges } from './Badges';
 
 /** Name, badges, lineage and totals of a run. */
-export function Header({ run }: { readonly run: RunDetail }) {
+export function Header({ run, onEvidence }: { readonly run: RunDetail; readonly onEvidence: () => void }) {
   const { t } = useWords();
   return (
     <section className="hd" aria-label={run.name}>
@@ -60,7 +58,7 @@ export function Header({ run }: { readonly run: RunDetail }) {
         )}
       </div>
       <div className="row badges">
-        <Badges run={run} />
+        <Badges run={run} onEvidence={onEvidence} />
         <Descent run={run} />
       </div>
       <div className="row totals">
@@ -69,77 +67,6 @@ export function Header({ run }: { readonly run: RunDetail }) {
         <Answers run={run} />
       </div>
     </section>
-  );
-}
-
-function Badges({ run }: { readonly run: RunDetail }) {
-  const { t } = useWords();
-  const { replay } = run.badges;
-  return (
-    <>
-      <Badge bad={run.status === 'error'}>
-        <Status status={run.status}>
-          <b>{t(`status.${run.status}`)}</b>
-        </Status>
-      </Badge>
-      <Chain run={run} />
-      <Replayed replay={replay} />
-      <Badge bad={run.coverage === 'lossy'}>
-        {t('run.coverage')} <b>{t(`coverage.${run.coverage}`)}</b>
-      </Badge>
-      <Belief run={run} />
-    </>
-  );
-}
-
-/** Whether the evidence is whole. Where nobody looked yet, pressing it looks: numbers, chain and every body. */
-function Chain({ run }: { readonly run: RunDetail }) {
-  const { t } = useWords();
-  const [wanted, setWanted] = useState(false);
-  const verdict = useVerdict(run.id, wanted);
-  const known = verdict.data ? (verdict.data.ok ? 'ok' : 'broken') : run.badges.chain;
-  const badge = (
-    <Badge bad={known === 'broken'} sign="chain">
-      {t('run.chain')} <b>{t(verdict.isFetching ? 'run.chain.checking' : `run.chain.${known}`)}</b>
-    </Badge>
-  );
-  if (known !== 'not_checked') return badge;
-  return (
-    <button type="button" className="plainbtn" title={t('run.checkChain')} onClick={() => setWanted(true)}>
-      {badge}
-    </button>
-  );
-}
-
-/** What the last replay came to; it leads to its report. */
-function Replayed({ replay }: { readonly replay: RunDetail['badges']['replay'] }) {
-  const { t } = useWords();
-  const verdict = VERDICTS.find(one => one === replay?.['verdict']);
-  const badge = (
-    <Badge bad={verdict !== undefined && replay?.['passed'] !== true}>
-      {t('run.replayBadge')} <b>{verdict ? t(`report.verdict.${verdict}`) : t('run.replay.none')}</b>
-    </Badge>
-  );
-  const job = replay?.['job'];
-  if (typeof job !== 'string') return badge;
-  return (
-    <Link to="/replays/$id" params={{ id: job }}>
-      {badge}
-    </Link>
-  );
-}
-
-/** Whether what a fork says may be taken for real. */
-function Belief({ run }: { readonly run: RunDetail }) {
-  const { t } = useWords();
-  if (run.label === null) return null;
-  if (run.hypothetical_from === null) return <Tag sign="check">{t('run.faithful')}</Tag>;
-  return (
-    <Link to="/runs/$id" params={{ id: run.id }} search={{ step: run.hypothetical_from }}>
-      <Tag look="hyp" sign="warn">
-        {t('run.hypothetical', { step: run.hypothetical_from })}
-      </Tag>
-    </Link>
   );
 }
 

@@ -11,6 +11,7 @@ import { useWords } from '../../base/words';
 import { type RunSearch, TABS } from '../../model/addresses';
 import { Foot } from '../../widgets/slots';
 import { Failure, Loading } from '../../widgets/states';
+import { Evidence } from './Evidence';
 import { FindInRun } from './FindInRun';
 import { Header } from './Header';
 import { Inspector } from './Inspector';
@@ -101,7 +102,7 @@ function Loaded({ run }: { readonly run: RunDetail }) {
   return (
     <>
       <FindInRun run={run} text={search.q ?? ''} onText={q => change({ q })} onStep={pick} />
-      <Header run={run} />
+      <Header run={run} onEvidence={() => change({ panel: 'evidence' }, true)} />
       <Strips run={run} />
       {total > MANY && <MinimapView run={run} total={total} view={view} step={step} onStep={pick} />}
       <main className="rungrid">
@@ -132,6 +133,7 @@ function Loaded({ run }: { readonly run: RunDetail }) {
           />
         )}
       </main>
+      {search.panel === 'evidence' && <Evidence run={run} onClose={() => change({ panel: undefined })} />}
       <Foot hints={HINTS}>{t('run.shown', { n: total, total })}</Foot>
     </>
   );

@@ -3,11 +3,12 @@ import { Link } from '@tanstack/react-router';
 import { ApiError, address, get, path } from '../../api/client';
 import type { Page, RunDetail, StepHeader } from '../../api/types';
 import { useWords } from '../../base/words';
+import { faultIn, standing } from '../../model/evidence';
 import { Icon } from '../../widgets/Icon';
 import { Strip } from '../../widgets/states';
 import { CoverageTag, Tag } from '../../widgets/tags';
 import { Command, RunText } from '../../widgets/text';
-import { useVerdict } from './queries';
+import { useEvidence } from './queries';
 
 /** What must be known before anything below is believed; none of these can be closed. */
 export function Strips({ run }: { readonly run: RunDetail }) {
@@ -34,36 +35,29 @@ export function Strips({ run }: { readonly run: RunDetail }) {
   );
 }
 
-/** The first event that is not as it was sealed, or why that cannot be told. Never shown as a divergence. */
+/** The first record that is not as it was sealed, or why that cannot be told. Never shown as a divergence. */
 function Damaged({ run }: { readonly run: RunDetail }) {
   const { t } = useWords();
-  const broken = run.badges.chain === 'broken';
-  const verdict = useVerdict(run.id, broken);
-  const fault = verdict.data?.fault;
-  if (verdict.error instanceof ApiError) {
-    const { reason, message, hint } = verdict.error;
+  const { verdict, checking, error } = useEvidence(run);
+  if (run.newer !== null) {
     return (
       <Strip look="error">
-        <b>{t(reason === 'version' ? 'run.newer' : 'run.cannotCheck')}</b> <RunText>{message}</RunText>
-        {hint && (
-          <>
-            {'. '}
-            <RunText>{hint}</RunText>
-          </>
-        )}
+        <b>{t('run.newer')}</b> <RunText>{run.newer}</RunText>. {t('run.upgrade')}
       </Strip>
     );
   }
-  if (!broken && !fault) return null;
+  if (error instanceof ApiError) {
+    return (
+      <Strip look="error">
+        <b>{t('run.cannotCheck')}</b> <RunText>{error.message}</RunText>
+      </Strip>
+    );
+  }
+  if (standing(run, verdict, checking) !== 'damaged') return null;
+  const fault = verdict?.fault && faultIn(verdict.fault);
   return (
     <Strip look="error" actions={<Command>{`agentloupe verify ${run.id}`}</Command>}>
-      <b>{t('run.damaged')}</b>{' '}
-      {fault && (
-        <>
-          {t('run.firstBad', { n: fault.sequence })} <RunText>{verdict.data?.head ?? ''}</RunText>{' '}
-        </>
-      )}
-      {t('run.damagedOff')}
+      <b>{t('run.damaged')}</b> {fault && t(fault.word, fault.values)} {t('run.damagedOff')}
     </Strip>
   );
 }

@@ -1,4 +1,4 @@
-import { queryOptions, useQuery } from '@tanstack/react-query';
+import { queryOptions, useQuery, useQueryClient } from '@tanstack/react-query';
 import { address, get, path } from '../../api/client';
 import { type Pages, usePages } from '../../api/pages';
 import type { Card, Minimap, Page, RunDetail, StepHeader, Verdict } from '../../api/types';
@@ -53,12 +53,31 @@ export function useMinimap(id: string, shown: boolean) {
   });
 }
 
-/** Whether the evidence of a run is whole; looked at when it is wanted, and then remembered. */
-export function useVerdict(id: string, wanted: boolean) {
-  return useQuery({
-    queryKey: ['run', id, 'verify'],
-    queryFn: ({ signal }) => get<Verdict>(path`/api/runs/${id}/verify`, signal),
-    enabled: wanted,
+export interface EvidenceOf {
+  /** What the last check found; null: nobody has looked since the run's last event. */
+  readonly verdict: Verdict | null;
+  readonly checking: boolean;
+  readonly error: Error | null;
+  readonly check: () => void;
+}
+
+/** Whether the evidence of a run is whole: what the server found last, and a way to look again. */
+export function useEvidence(run: RunDetail): EvidenceOf {
+  const queries = useQueryClient();
+  const found = useQuery({
+    queryKey: ['run', run.id, 'verify', run.events],
+    queryFn: async ({ signal }) => {
+      const verdict = await get<Verdict>(path`/api/runs/${run.id}/verify`, signal);
+      void queries.invalidateQueries({ queryKey: ['run', run.id], exact: true });
+      return verdict;
+    },
+    enabled: false,
     staleTime: Number.POSITIVE_INFINITY,
   });
+  return {
+    verdict: found.data ?? run.verdict,
+    checking: found.isFetching,
+    error: found.error,
+    check: () => void found.refetch(),
+  };
 }
