@@ -16,10 +16,13 @@ import pytest
 
 from agentloupe.engine import guard
 from agentloupe.engine.guard import KEYS, Leak, placeholder_keys, sealed_off, unshare_command, without_credentials
+from agentloupe.exporters.loupe_file import LoupeFileExporter
 from agentloupe.verbs import patience
 from agentloupe.verbs.instrument import as_agent
 from agentloupe.verbs.isolated import replay_code
+from agentloupe.verbs.patience import PATIENCE_SECONDS
 from agentloupe.verbs.replaying import replay
+from agentloupe.verbs.testing import Case, check
 from tests.support import ROOT
 from tests.tapes import Program, ask, sequence_of, use
 
@@ -258,6 +261,25 @@ def test_a_child_that_stands_still_before_a_recorded_call_is_missing_it(child: P
     assert (report.exit_code, found.kind, found.sequence) == (1, "missing", 2)
     assert found.expected is not None
     assert found.expected.name == "get"
+
+
+def test_an_isolated_test_whose_program_stands_still_fails_as_missing(child: Path, tmp_path: Path) -> None:
+    assert Case(path="r").patience == PATIENCE_SECONDS
+    with (tmp_path / "r.loupe").open("wb") as out:
+        LoupeFileExporter().write(iter([_recorded()]), out)  # type: ignore[list-item]
+    told = check(
+        Case(
+            path=tmp_path / "r.loupe",
+            agent="leaky_child:asks",
+            isolated=True,
+            patience=0.3,
+            environment=_environment(child, "waits"),
+        )
+    )
+    assert not told.passed
+    assert told.report is not None
+    assert told.report.divergence is not None
+    assert (told.report.divergence.kind, told.report.divergence.sequence) == ("missing", 2)
 
 
 @pytest.mark.slow

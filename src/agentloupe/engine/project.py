@@ -62,6 +62,7 @@ _STATUS_OF_TYPE: Mapping[str, str] = {
 }
 _STATUS_OF_OUTCOME: Mapping[str, str] = {"finished": "ok", "failed": "error", NOT_DONE: NOT_DONE}
 _ENDED = frozenset({"tool.finished", "tool.failed", "tool.denied", "tool.unknown", "tool.confirmed", NOT_DONE})
+_GOING_ON = frozenset({"running", "waiting"})
 _RUN_STATUSES: frozenset[str] = frozenset(get_args(RunStatus))
 _COVERAGES: frozenset[str] = frozenset(get_args(Coverage))
 _SOURCES: frozenset[str] = frozenset(get_args(Source))
@@ -218,7 +219,7 @@ class Projector:
         self._run["erased"] = True
         self._run["open_effects"] = 0  # a deleted run asks nobody
         self._run["coverage"] = "limited_replay"
-        if self._run["status"] in {"running", "waiting"}:
+        if self._run["status"] in _GOING_ON:
             self._run["status"] = "interrupted"
 
     def _coverage(self, attrs: Attrs) -> None:
@@ -247,6 +248,8 @@ class Projector:
             self._close(step, event)
         if kind == "tool":
             self._count_open(step)
+        if event.type == "state.changed" and self._run["status"] in _GOING_ON:
+            self._run["status"] = "waiting" if event.name == "waiting" else "running"
 
     def _lives_on(self, step: _Step, event: Event) -> bool:
         """Takes a tool call on in its life (`words.effects`). What has ended takes no second end: the tape says that it is damage."""

@@ -208,7 +208,10 @@ def _retrieval(index: str, query: object, version: str | None, options: Mapping[
 
 
 def state(name: str, value: T) -> T:
-    """Records that a state of the program has changed, and returns the value."""
+    """Records that a state of the program has changed, and returns the value.
+
+    A run is `waiting` (for a person) from a state of that name until the next state, or its end.
+    """
     if ambient.current() is None:
         return value
     encoded = codecs.encode(value)

@@ -23,6 +23,7 @@ from agentloupe.ports.protocols import Opening, Session, Store
 from agentloupe.ports.recording import Recording
 from agentloupe.verbs import yielding
 from agentloupe.verbs.instrument import as_agent
+from agentloupe.verbs.patience import PATIENCE_SECONDS
 from agentloupe.verbs.replaying import (
     Agent,
     ExpectedDifferences,
@@ -86,6 +87,7 @@ class Case:
         arguments: what the agent is called with when it is recorded; `None`: as in the recording that is there.
         level, expect, strict_order: see `replaying.replay`.
         isolated: in a child process, without a network where the system allows it; the agent is `module:function` then.
+        patience: of such a child, see `isolated.replay_code`.
         mode: see `Mode`.
         environment: variables for the child.
         again: how a person has this very recording made anew, for the message.
@@ -98,6 +100,7 @@ class Case:
     expect: ExpectedDifferences | None = None
     strict_order: bool = False
     isolated: bool = False
+    patience: float = PATIENCE_SECONDS
     mode: Mode = "none"
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
     again: str = ""
@@ -220,6 +223,7 @@ def _isolated(case: Case, recording: Recording) -> ReplayReport:
         expect=case.expect,
         strict_order=case.strict_order,
         environment=case.environment,
+        patience=case.patience,
     )
 
 
