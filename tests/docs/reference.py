@@ -151,6 +151,23 @@ def ledger_page() -> str:
     return _MADE_PART.sub(lambda found: found[1] + made[found[2]] + found[4], text)
 
 
+def evidence_page(folder: Path) -> str:
+    """`guides/evidence.md`, with its tables as they should be."""
+    from tests.store.test_forgeries import tables
+
+    place = folder / "forgeries"
+    place.mkdir()
+    found = tables(place)
+    edits = ("what", "what was done to it", "in place", "re-linked")
+    heads = {
+        "store_forgeries": edits,
+        "loupe_forgeries": edits,
+        "anchor_forgeries": ("what was done to it", "found by"),
+    }
+    text = (DOCS / "guides" / "evidence.md").read_text("utf-8")
+    return _MADE_PART.sub(lambda m: m[1] + _table(heads[m[2]], found[m[2]]) + m[4], text)
+
+
 def points_page() -> str:
     """`internals/fault-points.md`, with its table as it should be."""
     from agentloupe.ports.faultpoints import POINTS
@@ -186,6 +203,7 @@ def pages(folder: Path) -> Iterator[tuple[Path, str]]:
     yield DOCS / "reference" / "python.md", python_page()
     yield DOCS / "reference" / "ledger.md", ledger_page()
     yield DOCS / "reference" / "api.md", http_page()
+    yield DOCS / "guides" / "evidence.md", evidence_page(folder)
     yield DOCS / "internals" / "fault-points.md", points_page()
     made = reports(folder)
     for page in REPORTING:

@@ -8,19 +8,19 @@ that somebody noted, or as anchors that somebody signed. What was proven and wha
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 from agentloupe import __version__
 from agentloupe.engine.anchors import Anchoring, against
 from agentloupe.ports.pack import needs
 from agentloupe.ports.recording import Recording
-from agentloupe.words.errors import Corrupt
+from agentloupe.words.errors import Corrupt, Damaged
 from agentloupe.words.event import Event, Head
 from agentloupe.words.run import Coverage
 from agentloupe.words.seal import GENESIS, Fault, check_chain, link_bytes
 
-__all__ = ["Verification", "said_of", "verify"]
+__all__ = ["Verification", "said_of", "unreadable", "verify"]
 
 _AT_ONCE, _BYTES_AT_ONCE = 400, 4_000_000
 """Bodies that are looked at together: so many, and about so many bytes."""
@@ -124,6 +124,12 @@ def verify(
         notes=tuple(_notes(recording, at, checked, ended=ended, erased=erased, bodies=bodies)),
         reader=f"agentloupe {__version__}",
     )
+
+
+def unreadable(run_id: str, wrong: Damaged) -> Verification:
+    """What is to be said of a run whose events cannot even be read."""
+    nothing = verify(Recording(run_id, (), lambda _: {}, run_id), bodies=False)
+    return replace(nothing, fault=Fault(0, "unreadable", "events that can be read", wrong.message), notes=())
 
 
 def _chain_fault(recording: Recording) -> Fault | None:
@@ -319,6 +325,7 @@ def said_of(fault: Fault) -> str:
         "relinked": f"{where} is not the event that was signed: it, or one before it, was changed and the chain made anew",
         "reused": f"its id was used again: {fault.actual}, {fault.expected}, is another one",
         "lost": f"the run is gone: {fault.expected}",
+        "unreadable": fault.actual,
         "body": f"body {fault.expected[:12]} named by {where} does not fit its digest",
         "body_missing": f"body {fault.expected[:12]} named by {where} is not there",
     }

@@ -48,6 +48,7 @@ _COLUMNS = (
 
 
 _HASH_BYTES = 32
+_DAMAGED_ROW = "restore a copy, or export what can still be read"
 
 
 class SqliteStore:
@@ -250,10 +251,10 @@ class SqliteStore:
         self._settle()
         with self._db.reading() as conn:
             rows = conn.execute("SELECT id, last_sequence, head FROM runs WHERE last_sequence > 0").fetchall()
-        try:
-            return {run_id: Head(number, head.hex()) for run_id, number, head in rows}
-        except AttributeError as wrong:
-            raise Corrupt("the row of a run is damaged", hint="`agentloupe verify --all` says of which") from wrong
+        for run_id, number, head in rows:
+            if not isinstance(run_id, str) or not isinstance(number, int) or not isinstance(head, bytes):
+                raise Corrupt(f"run {run_id}: its row is damaged", hint=_DAMAGED_ROW, reason="row")
+        return {run_id: Head(number, head.hex()) for run_id, number, head in rows}
 
     def get(self, digests: Sequence[str]) -> Mapping[str, bytes]:
         """See `ports.Store.get`."""
@@ -365,7 +366,7 @@ def _whole(row: dict[str, Any]) -> dict[str, Any]:
         and isinstance(row["status"], str)
     ):
         return row
-    raise Corrupt(f"run {row['id']}: its row is damaged", hint="restore a copy, or export what can still be read")
+    raise Corrupt(f"run {row['id']}: its row is damaged", hint=_DAMAGED_ROW)
 
 
 def _row_of(conn: Connection, run_id: str) -> dict[str, Any]:

@@ -224,6 +224,8 @@ _CHECKS: dict[str, str] = {
     "run {}: events are missing, or there are too many": """
         SELECT r.id FROM runs r WHERE r.last_sequence <>
         (SELECT count(*) FROM events e WHERE e.key BETWEEN r.rid << 32 AND (r.rid << 32) + 4294967295)""",
+    "run {}: it has events and is in no list; `agentloupe rebuild` mends that": """
+        SELECT id FROM runs WHERE last_sequence > 0 AND row IS NULL""",
     "events of a run that is not there (row {})": """
         SELECT DISTINCT e.key >> 32 FROM events e WHERE NOT EXISTS (SELECT 1 FROM runs r WHERE r.rid = e.key >> 32)""",
     "steps of a run that is not there (row {})": """

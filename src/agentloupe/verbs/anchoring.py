@@ -15,14 +15,14 @@ from functools import lru_cache
 from pathlib import Path
 
 from agentloupe.engine.anchors import Anchors, Next, gone_back, next_line, proof_of, read_anchors, read_proof
-from agentloupe.engine.verify import Verification, said_of, verify
+from agentloupe.engine.verify import Verification, said_of, unreadable, verify
 from agentloupe.exporters.ledger_folder import write_file
 from agentloupe.ports import ambient
 from agentloupe.ports.protocols import Store
 from agentloupe.ports.settings import Settings
 from agentloupe.vault import anchors as anchor_file
 from agentloupe.vault.keys import PublicKeys, SigningKey, make_key
-from agentloupe.words.errors import Corrupt, LoupeError, Refused, StoreReadOnly
+from agentloupe.words.errors import Corrupt, Damaged, LoupeError, Refused, StoreReadOnly
 from agentloupe.words.event import Head
 from agentloupe.words.seal import Fault
 
@@ -229,8 +229,11 @@ def verify_store(
     results: list[Verification] = []
     with nullcontext(lambda: None) if progress is None else progress(len(names)) as one_more:
         for name in names:
-            signed = () if anchors is None else anchors.of(name)
-            results.append(verify(store.recording(name), bodies=bodies, signed=signed))
+            try:
+                signed = () if anchors is None else anchors.of(name)
+                results.append(verify(store.recording(name), bodies=bodies, signed=signed))
+            except Damaged as wrong:
+                results.append(unreadable(name, wrong))
             one_more()
     lost = () if anchors is None else tuple(_lost(anchors, set(names)))
     return StoreVerification(tuple(results), lost, tuple(faults), anchors)

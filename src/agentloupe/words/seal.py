@@ -35,6 +35,7 @@ Reason = Literal[
     "relinked",
     "reused",
     "lost",
+    "unreadable",
     "body",
     "body_missing",
 ]
@@ -51,7 +52,8 @@ class Fault:
             are found beside the chain, by `verify`: `cause` (an event is said to be caused by itself or a later one), `end`, `empty`, `body`,
             `body_missing`; and, where somebody signed how
             the run stood at a moment: `cut` (events of then are gone), `relinked` (a chain that is whole in itself, and
-            another one than then), `reused` (the run began later than that: its id was given again), `lost` (no such run).
+            another one than then), `reused` (the run began later than that: its id was given again), `lost` (no such run). `unreadable`: an event
+            cannot even be read.
         expected: what it had to be.
         actual: what it is.
     """
