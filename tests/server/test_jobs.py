@@ -380,6 +380,37 @@ def test_code_that_a_recording_names_is_never_loaded(
     assert "canary_module" not in sys.modules
 
 
+def test_a_replay_without_code_does_not_shut_the_way_out_of_a_fork_beside_it(
+    client: TestClient, store: Store, run: str, model: Any
+) -> None:
+    """A fork waits for its model, and the replay of another run is done meanwhile, in a process of its own."""
+    waits, goes_on = threading.Event(), threading.Event()
+
+    def answer(request: Any) -> Any:
+        if "wait" in request.messages[0]["content"]:
+            waits.set()
+            assert goes_on.wait(60)
+        return say("10.44 F")
+
+    model(answer)
+
+    def fork_with(prompt: str) -> str:
+        wanted = {"from_step": 3, "overrides": {"system_prompt": prompt}}
+        return good(client.post(f"/api/runs/{run}/fork", json=wanted))["job"]["id"]
+
+    with worker(store):
+        whole = ended(client, fork_with("Be brief."))["run_ids"][0]
+        slow = fork_with("Wait: wait.")
+        assert waits.wait(60)
+        try:
+            job = ended(client, good(client.post(f"/api/runs/{whole}/replay", json={}))["job"]["id"])
+        finally:
+            goes_on.set()
+        assert (job["status"], ended(client, slow)["status"]) == ("done", "done"), job
+    (report,) = good(client.get(f"/api/reports?run={whole}"))["items"]
+    assert report["passed"] is True
+
+
 def test_own_code_is_forked_and_replayed_by_the_worker_that_has_it(
     client: TestClient, store: Store, model: Any
 ) -> None:

@@ -15,16 +15,27 @@ from pathlib import Path
 import pytest
 
 from agentloupe.engine import guard
-from agentloupe.engine.guard import KEYS, Leak, placeholder_keys, sealed_off, unshare_command, without_credentials
+from agentloupe.engine.guard import (
+    KEYS,
+    Leak,
+    going_on_live,
+    placeholder_keys,
+    sealed_off,
+    unshare_command,
+    without_credentials,
+)
 from agentloupe.exporters.loupe_file import LoupeFileExporter
+from agentloupe.store.memory import MemoryStore
 from agentloupe.verbs import patience
+from agentloupe.verbs.forking import fork
 from agentloupe.verbs.instrument import as_agent
 from agentloupe.verbs.isolated import replay_code
 from agentloupe.verbs.patience import PATIENCE_SECONDS
 from agentloupe.verbs.replaying import replay
 from agentloupe.verbs.testing import Case, check
+from agentloupe.words.errors import ForkRefused, ReplayRefused
 from tests.support import ROOT
-from tests.tapes import Program, ask, sequence_of, use
+from tests.tapes import Program, ask, record_in, sequence_of, use
 
 STEPS = (ask("hello"), use("get", 1, i=1))
 
@@ -261,6 +272,41 @@ def test_a_child_that_stands_still_before_a_recorded_call_is_missing_it(child: P
     assert (report.exit_code, found.kind, found.sequence) == (1, "missing", 2)
     assert found.expected is not None
     assert found.expected.name == "get"
+
+
+def test_a_fork_never_shares_a_process_with_a_replay() -> None:
+    with going_on_live(), going_on_live():
+        with pytest.raises(ReplayRefused, match="a fork runs in this process") as replay_refused, sealed_off(_stop):
+            pytest.fail("it began")
+        assert replay_refused.value.reason == "fork_runs"
+    with sealed_off(_stop), sealed_off(_stop):
+        with pytest.raises(ForkRefused, match="a replay runs in this process") as fork_refused, going_on_live():
+            pytest.fail("it began")
+        assert fork_refused.value.reason == "replay_runs"
+    with going_on_live():
+        pass
+
+
+def _stop(leak: Leak) -> BaseException:
+    return Stopped(leak.what)
+
+
+def test_a_fork_that_begins_inside_of_a_replay_is_refused(tmp_path: Path) -> None:
+    store = MemoryStore()
+    program = Program(STEPS)
+    recording = record_in(store, as_agent(program.agent, "program"))
+    refused: list[str] = []
+
+    def agent() -> object:
+        try:
+            fork(recording.run_id, as_agent(program.agent, "program"), from_step=1, store=store)
+        except ForkRefused as error:
+            refused.append(error.reason)
+        return program.agent()
+
+    assert replay(recording, as_agent(agent, "program")).verdict == "pass"
+    assert refused == ["replay_runs"]
+    assert len(store.runs()) == 1
 
 
 def test_an_isolated_test_whose_program_stands_still_fails_as_missing(child: Path, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from agentloupe.engine.tape import read_tape
 from agentloupe.engine.verify import verify
 from agentloupe.ports import ambient
 from agentloupe.ports.recording import Recording
+from agentloupe.ports.streams import pieces_of
 from agentloupe.providers.assembling import assembled
 from agentloupe.store import open_url
 from agentloupe.verbs.forking import fork
@@ -213,3 +214,22 @@ def _until_stored(database: Path, size: int) -> None:
 def stored_bytes_of(store: Any, run_id: str) -> bytes:
     steps = [step for step in store.steps(run_id) if step.kind == "llm"]
     return b"".join(stream_of(store.recording(run_id), step) for step in steps)
+
+
+def test_pieces_are_stored_at_most_every_50_ms(workdir: Path) -> None:
+    del workdir
+    parts = [b"data: " + json.dumps({"choices": [{"index": 0, "delta": {"content": "x"}}]}).encode() + b"\n\n"] * 400
+    with playing(parts) as server:
+
+        def worker() -> int:
+            with http_client("httpx2", asynchronous=False) as client:
+                asked = {"model": "m", "messages": [], "stream": True}
+                with client.stream("POST", f"{server.url}/v1/chat/completions", json=asked) as response:
+                    return sum(1 for _ in response.iter_raw())
+
+        done = loupe.record(worker)
+    recording = loupe.open_store().recording(done.run_id)
+    batches = [pieces_of(recording.body(e.bodies["pieces"])) for e in recording.events if "pieces" in e.bodies]
+    assert sum(len(batch) for batch in batches) == done.result
+    took = max(ms for batch in batches for ms, _ in batch)
+    assert len(batches) <= took / 50 + 2

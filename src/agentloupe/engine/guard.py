@@ -24,8 +24,9 @@ from typing import Any, Final, NoReturn, cast
 
 from agentloupe.ports.ambient import Caller, caller, of_a_run
 from agentloupe.ports.callers import HARMLESS, asker
+from agentloupe.words.errors import ForkRefused, ReplayRefused
 
-__all__ = ["KEYS", "Leak", "placeholder_keys", "sealed_off", "unshare_command", "without_credentials"]
+__all__ = ["KEYS", "Leak", "going_on_live", "placeholder_keys", "sealed_off", "unshare_command", "without_credentials"]
 
 _NETWORK: Mapping[str, str] = {
     "socket.connect": "connecting",
@@ -82,9 +83,16 @@ def sealed_off(refuse: Refuse) -> Generator[None]:
     """While inside, nothing in this process (in no thread) connects anywhere or starts a process.
 
     `refuse` gets each attempt and makes the exception that is raised in its place.
+
+    Raises:
+        ReplayRefused: a fork runs in this process, whose requests would be refused.
     """
     _install()
     with _lock:
+        if _live:
+            raise ReplayRefused(
+                "a fork runs in this process, and a replay shuts the way out", hint=_APART, reason="fork_runs"
+            )
         _refusing.append(refuse)
         _take_away()
     try:
@@ -94,6 +102,28 @@ def sealed_off(refuse: Refuse) -> Generator[None]:
             _refusing.remove(refuse)
             if not _refusing:
                 _give_back()
+
+
+_live: list[object] = []
+_APART: Final = "wait for it, or use the command: there each has a process of its own"
+
+
+@contextmanager
+def going_on_live() -> Generator[None]:
+    """While inside, something asks the real world on purpose, and no replay begins in this process.
+
+    Raises:
+        ForkRefused: a replay runs in this process.
+    """
+    with _lock:
+        if _refusing:
+            raise ForkRefused("a replay runs in this process, and shuts the way out", hint=_APART, reason="replay_runs")
+        _live.append(None)
+    try:
+        yield
+    finally:
+        with _lock:
+            _live.pop()
 
 
 # --- what tells no audit hook -----------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from agentloupe.engine.cut import Cut, cut_at, cut_at_start, index_of
 from agentloupe.engine.edits import Edit
 from agentloupe.engine.forker import Ended, Forker, ForkPlan
 from agentloupe.engine.forkopener import ForkOpener
+from agentloupe.engine.guard import going_on_live
 from agentloupe.engine.loop import Limits, Model
 from agentloupe.engine.overrides import NO_OVERRIDES, Overrides, apply_to_request
 from agentloupe.engine.policy import Allow, Ask, MissPolicy, Policy, ToolRule, parse_tool, with_live
@@ -335,10 +336,11 @@ class Family:
     def make(self, arm: str | None, run_id: str | None = None) -> Run:
         """Makes the run of one arm; with a run id it gets that. Raises like the verb."""
         plan = self.plan(NO_OVERRIDES if arm == "control" else self.wishes.overrides, arm, run_id)
-        if self.engine == "own":
-            self.own(plan)
-        else:
-            self.noted(LoopFork(self.cut, self.of_loop()).run(plan))
+        with going_on_live():
+            if self.engine == "own":
+                self.own(plan)
+            else:
+                self.noted(LoopFork(self.cut, self.of_loop()).run(plan))
         run = self.store.run(plan.run_id)
         assert run is not None, "the new run was stored"
         if self.wishes.require_faithful and run.label == "hypothetical":

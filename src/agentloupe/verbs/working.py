@@ -282,18 +282,25 @@ class _Doing:
     # --- replays and resumes ------------------------------------------------------------------------------------------
 
     def _replay(self) -> Json:
+        from agentloupe.verbs.isolated import replay_code
+        from agentloupe.verbs.patience import PATIENCE_SECONDS
         from agentloupe.verbs.replaying import replay
         from agentloupe.verbs.snapshot import code_version
 
         spec, agent = self.job.spec, self._agent()
         level = cast("Literal['flow', 'state', 'content']", spec.get("level") or "content")
+        until_failure = spec.get("until_failure") is True
+        if agent is None:  # forks go on live in this process meanwhile, and a replay would shut their way out
+            store, run = self.bench.store, self.job.parent
+            report = replay_code(run, store=store, level=level, until_failure=until_failure, patience=PATIENCE_SECONDS)
+            return {**report.as_json(), "code": code_version()}
         with _clients(agent):
             report = replay(
                 self.job.parent,
                 agent,
                 store=self.bench.store,
                 level=level,
-                until_failure=spec.get("until_failure") is True,
+                until_failure=until_failure,
             )
         return {**report.as_json(), "code": code_version()}
 
