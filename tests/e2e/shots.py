@@ -14,11 +14,13 @@ from playwright.sync_api import Browser
 from agentloupe.engine.project import Projector
 from agentloupe.store.opening import open_url
 from agentloupe.verbs.deleting import delete_run
+from agentloupe.verbs.effects import open_effects
 from tests.e2e.model import modelled
 from tests.e2e.served import Served, browsing, missing, serving
 from tests.e2e.work import make_work
 from tests.e2e.world import World, long_run, make_world, recorded
 from tests.support import ROOT
+from tests.unfinished import killed
 
 SCREENS: Final = {
     "runs": "/runs?sel={candidate}&sel={control}",
@@ -30,6 +32,9 @@ SCREENS: Final = {
     "run-diff": "/runs/{candidate}?tab=diff",
     "run-raw": "/runs/{observed}?tab=raw&step=6",
     "run-events": "/runs/{candidate}?tab=events&side=tree",
+    "effects": "/effects",
+    "effects-settle": "/effects?run={killed}&call={call}",
+    "run-killed": "/runs/{killed}",
     "run-evidence": "/runs/{observed}?panel=evidence",
     "run-unchecked": "/runs/{failed}?panel=evidence",
     "events": "/runs/{candidate}/events?event=9",
@@ -100,6 +105,7 @@ def main(folder: Path) -> int:
             delete_run(store, deleted)
             made_of = {"run": work.run, "diverged": work.diverged, "passed": work.passed, "waiting": work.waiting}
             made_of |= {"limited": work.limited, "failed_job": work.failed, "lacking": work.lacking}
+            made_of |= {"killed": (gone := killed(store, 5, 7)), "call": open_effects(store, gone).items[0].call_id}
             made_of |= {"long": long_run(store, 1500), "deleted": deleted}
         with (
             modelled() as model,

@@ -39,6 +39,7 @@ SCREENS = [
     "/replays?run={run}",
     "/replays/{diverged}",
     "/replays/{passed}",
+    "/effects",
     "/settings",
     "/nowhere",
 ]

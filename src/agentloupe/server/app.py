@@ -20,6 +20,7 @@ from agentloupe.server.metrics import Measured
 from agentloupe.server.routes import (
     about,
     compare,
+    effects,
     events,
     evidence,
     exchange,
@@ -52,6 +53,7 @@ _ROUTERS = (
     step.router,
     transcript.router,
     events.router,
+    effects.router,
     evidence.router,
     compare.router,
     exchange.router,

@@ -40,6 +40,7 @@ def run_document(context: Context, run: Run) -> dict[str, Any]:
         "misses": run.counts.miss,
         "badges": {"chain": chain, "replay": None},
         "erased": run.erased,
+        "open_effects": run.open_effects,
     }
 
 

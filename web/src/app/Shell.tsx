@@ -20,6 +20,7 @@ const PLACES = [
   ['/lineage', 'nav.lineage'],
   ['/replays', 'nav.replays'],
   ['/jobs', 'nav.jobs'],
+  ['/effects', 'nav.effects'],
   ['/settings', 'nav.settings'],
 ] as const;
 

@@ -5,6 +5,7 @@ import { parseSearch, searchText } from '../base/address';
 import { useWords } from '../base/words';
 import {
   compareSearch,
+  effectsSearch,
   eventsSearch,
   forkSearch,
   jobsSearch,
@@ -118,6 +119,12 @@ const report = createRoute({
   path: '/replays/$id',
   component: lazyRouteComponent(() => import('../views/replays/ReportPage'), 'ReportPage'),
 });
+const effects = createRoute({
+  getParentRoute: () => root,
+  path: '/effects',
+  validateSearch: effectsSearch,
+  component: lazyRouteComponent(() => import('../views/effects/EffectsPage'), 'EffectsPage'),
+});
 const settings = createRoute({
   getParentRoute: () => root,
   path: '/settings',
@@ -133,6 +140,7 @@ const tree = root.addChildren([
   compare,
   summary,
   lineage,
+  effects,
   jobs,
   job,
   replays,

@@ -20,6 +20,10 @@ function keep(name: string, value: string): void {
   }
 }
 
+/** The name under which this reader answers for what they say. */
+export const keptWho = (): string => kept('who') ?? '';
+export const keepWho = (who: string): void => keep('who', who);
+
 function firstLanguage(): Language {
   const asked = new URLSearchParams(location.search).get('lang') ?? kept('language') ?? navigator.language;
   if (asked in LANGUAGES) return asked as Language;

@@ -89,6 +89,15 @@ export function eventsSearch(raw: Raw): EventsSearch {
   };
 }
 
+export interface EffectsSearch {
+  readonly run?: string | undefined;
+  readonly call?: string | undefined;
+}
+
+export function effectsSearch(raw: Raw): EffectsSearch {
+  return { run: one(raw['run']), call: one(raw['call']) };
+}
+
 export interface CompareSearch {
   readonly a?: string | undefined;
   readonly b?: string | undefined;

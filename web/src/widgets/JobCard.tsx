@@ -4,6 +4,7 @@ import { path, send } from '../api/client';
 import type { Job } from '../api/types';
 import { dollars } from '../base/format';
 import { jsonText, parseJson } from '../base/json';
+import { keepWho, keptWho } from '../base/reader';
 import { useWords } from '../base/words';
 import { sentenceIn } from '../base/words/said';
 import { Failure } from './states';
@@ -109,22 +110,6 @@ function Countdown({ seconds }: { readonly seconds: number | null }) {
   return seconds === null ? null : <b>{t('job.goesOn', { n: left })}</b>;
 }
 
-function kept(): string {
-  try {
-    return localStorage.getItem('loupe-who') ?? '';
-  } catch {
-    return '';
-  }
-}
-
-function keep(who: string): void {
-  try {
-    localStorage.setItem('loupe-who', who);
-  } catch {
-    // The name is typed again next time.
-  }
-}
-
 interface AskingProps {
   readonly job: Job;
   readonly question: NonNullable<Job['question']>;
@@ -134,10 +119,10 @@ interface AskingProps {
 function Asking({ job, question }: AskingProps) {
   const { t, language } = useWords();
   const [text, setText] = useState('');
-  const [who, setWho] = useState(kept);
+  const [who, setWho] = useState(keptWho);
   const answer = useMutation({
     mutationFn: (failed: boolean) => {
-      keep(who);
+      keepWho(who);
       const said = failed ? { error: text } : { result: resultIn(text) };
       return send<Job>('POST', path`/api/jobs/${job.id}/answer`, { question: question.id, who, ...said });
     },

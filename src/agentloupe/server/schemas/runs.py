@@ -74,6 +74,7 @@ class Run(Document):
     misses: int
     badges: Badges
     erased: bool = Field(description="Its content was deleted; its events stay.")
+    open_effects: int = Field(description="Writes that were begun and of which nobody has noted what became of them.")
 
 
 class FacetCount(Document):

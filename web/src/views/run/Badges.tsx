@@ -27,6 +27,13 @@ export function Badges({ run, onEvidence }: BadgesProps) {
       <Badge bad={run.coverage === 'lossy'}>
         {t('run.coverage')} <b>{t(`coverage.${run.coverage}`)}</b>
       </Badge>
+      {run.open_effects > 0 && (
+        <Link to="/effects" search={{ run: run.id }}>
+          <Badge bad sign="int">
+            <b>{t('effects.badge', { n: run.open_effects })}</b>
+          </Badge>
+        </Link>
+      )}
       <Belief run={run} />
     </>
   );

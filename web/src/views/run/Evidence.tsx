@@ -42,6 +42,17 @@ export function Evidence({ run, onClose }: { readonly run: RunDetail; readonly o
         {verdict?.fault && <FirstBad run={run.id} verdict={verdict} fault={verdict.fault} />}
         {verdict && <Lists verdict={verdict} />}
         <LastReplay run={run} />
+        {run.open_effects > 0 && (
+          <Part title={t('effects.title')}>
+            <p className="row">
+              <span className="st error">{t('effects.badge', { n: run.open_effects })}</span>
+              <span className="grow" />
+              <Link to="/effects" search={{ run: run.id }} className="btn s">
+                {t('effects.settle')}
+              </Link>
+            </p>
+          </Part>
+        )}
         <Part title={t('evidence.yourself')}>
           <Command>{`agentloupe verify ${run.id}`}</Command>
         </Part>

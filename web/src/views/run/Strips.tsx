@@ -88,6 +88,11 @@ function Interrupted({ run }: { readonly run: RunDetail }) {
             <RunText>{step.name}</RunText>
           </Link>
           , {t('step.title', { step: step.idx })}.{' '}
+          {step.call_id !== null && (
+            <Link to="/effects" search={{ run: run.id, call: step.call_id }}>
+              {t('effects.settle')}
+            </Link>
+          )}{' '}
         </span>
       ))}
       {t('run.interrupted.hint')}
