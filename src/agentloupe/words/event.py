@@ -30,6 +30,7 @@ from typing import Any, Literal, NamedTuple, Required, TypedDict, Unpack, get_ar
 from agentloupe.words.call import NO_ATTRS, Attrs, Kind, Nothing, Source
 from agentloupe.words.canonical import Json
 from agentloupe.words.errors import Corrupt, VersionUnknown
+from agentloupe.words.upcast import oldest, upcast
 
 __all__ = [
     "EVENT_TYPES",
@@ -45,7 +46,7 @@ __all__ = [
 ]
 
 SCHEMA_VERSION = 1
-"""Raised when a meaning changes. Optional fields may be added without raising it."""
+"""Raised when a meaning changes, together with a step in `upcast`. Optional fields may be added without raising it."""
 
 EventType = Literal[
     "run.started",
@@ -246,9 +247,12 @@ class Draft:
 
 @dataclass(frozen=True, kw_only=True, init=False, eq=False)
 class Event(Draft):
-    """A sealed event: a draft with its run, its number (1, 2, 3 ...) and its place in the chain."""
+    """A sealed event: a draft with its run, its number (1, 2, 3 ...) and its place in the chain.
 
-    __slots__ = ("hash", "prev_hash")
+    One of an older schema shows its fields in the present form; what was sealed is told by `as_sealed` and `envelope`.
+    """
+
+    __slots__ = ("_older", "hash", "prev_hash")
 
     run_id: str
     sequence: int
@@ -272,6 +276,18 @@ class Event(Draft):
 
     def __hash__(self) -> int:
         return hash(self.hash)
+
+    @property
+    def as_sealed(self) -> Mapping[str, Any]:
+        """The envelope as it was sealed, in the form of its own schema."""
+        try:
+            return self._older
+        except AttributeError:
+            return vars(self)
+
+    def envelope(self, run_id: str, sequence: int) -> dict[str, Json]:
+        """The fields that were sealed."""
+        return {**self.as_sealed, "run_id": run_id, "sequence": sequence}
 
     @property
     def kind(self) -> Kind | None:
@@ -318,10 +334,11 @@ class Head(NamedTuple):
 
 
 def from_envelope(envelope: Mapping[str, Any], prev_hash: str, hash: str) -> Event:
-    """Reads a sealed envelope back.
+    """Reads a sealed envelope back; one of an older schema as a view in the present one.
 
     Raises:
-        VersionUnknown: the schema version is newer than this reader, or the type or a field is not known.
+        VersionUnknown: the schema version is newer than this reader or none that there was, or the type or a field is not
+            known.
         Corrupt: a required field is missing or has a wrong shape.
     """
     version = envelope.get("schema_version")
@@ -333,6 +350,8 @@ def from_envelope(envelope: Mapping[str, Any], prev_hash: str, hash: str) -> Eve
             f"event at {where} has schema {version}, newer than this reader ({SCHEMA_VERSION})",
             hint="upgrade agent-loupe",
         )
+    if version < SCHEMA_VERSION:
+        return _older(envelope, version, (prev_hash, hash))
     if envelope.get("type") not in EVENT_TYPES:
         raise VersionUnknown(
             f"event at {where} has type {envelope.get('type')!r}, which is not known", reason="unknown_type"
@@ -347,6 +366,17 @@ def from_envelope(envelope: Mapping[str, Any], prev_hash: str, hash: str) -> Eve
     if not envelope.keys() >= _REQUIRED:
         raise Corrupt(f"event at {where} lacks {sorted(_REQUIRED - envelope.keys())}")
     return _made(dict(envelope), prev_hash, hash)
+
+
+def _older(envelope: Mapping[str, Any], version: int, hashes: tuple[str, str]) -> Event:
+    if version < oldest(SCHEMA_VERSION):
+        raise VersionUnknown(
+            f"event at sequence {envelope.get('sequence')!r} has schema {version}, which this reader does not know",
+            hint=f"it reads schema {oldest(SCHEMA_VERSION)} to {SCHEMA_VERSION}",
+        )
+    event = from_envelope(upcast(envelope, version, SCHEMA_VERSION), *hashes)
+    object.__setattr__(event, "_older", dict(envelope))
+    return event
 
 
 def sealed_event(envelope: dict[str, Json], prev_hash: str, hash: str) -> Event:

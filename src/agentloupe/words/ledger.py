@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 from urllib.parse import quote
 
+from agentloupe.words.call import NO_ATTRS
 from agentloupe.words.canonical import Json, canonical, digest_bytes, dumps
 from agentloupe.words.errors import Corrupt, LoupeError, VersionUnknown
 from agentloupe.words.event import Event, Said
@@ -202,11 +203,12 @@ def line_of(event: Event, added: Mapping[str, Json] | None = None) -> dict[str, 
     """
     kind = kind_of(event.type, event.attrs)
     payload: dict[str, Json] = {}
-    for name, value in vars(event).items():
+    said = event.as_sealed
+    for name, value in said.items():
         if name in _IN_PAYLOAD:
             payload["tool" if name == "name" and KINDS[kind].of_tool else name] = value
     apart: dict[str, Json] = {}
-    for name, value in event.attrs.items():
+    for name, value in said.get("attrs", NO_ATTRS).items():
         (apart if name in _RESERVED else payload)[name] = value
     if apart:
         payload["attrs"] = apart
