@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, cast
 
 import orjson
 
 from agentloupe.words.canonical import Json
+from agentloupe.words.event import Event
 from agentloupe.words.run import Coverage
 
-__all__ = ["MOST_NOTES", "Covered", "unrecordable_in", "what_is_lost"]
+__all__ = ["MOST_NOTES", "Covered", "coverage_of", "recorded_of", "snapshot_of", "unrecordable_in", "what_is_lost"]
 
 _RANK: Final[tuple[Coverage, ...]] = ("full", "control_flow", "limited_replay", "trace_only", "lossy")
 MOST_NOTES: Final = 20
@@ -32,6 +33,26 @@ class Covered:
         self.notes = self.notes if self.notes is not None else []
         if note not in self.notes and len(self.notes) < MOST_NOTES:
             self.notes.append(note)
+
+
+def coverage_of(events: Sequence[Event]) -> Coverage:
+    """What a run says of its coverage, at its end or (of an import) at its beginning."""
+    for event in reversed(events):
+        if event.type in {"run.finished", "run.started"} and "coverage" in event.attrs:
+            return cast("Coverage", event.attrs["coverage"])
+    return "full"
+
+
+def snapshot_of(events: Sequence[Event]) -> str | None:
+    """Digest of the snapshot that a run began with; `None` where it has none."""
+    return events[0].bodies.get("snapshot") if events else None
+
+
+def recorded_of(events: Sequence[Event]) -> dict[str, Json]:
+    """What a report says of the recording itself: `coverage`, `coverage_notes`, `snapshot` (its digest, or null)."""
+    told = (event.attrs["coverage_notes"] for event in reversed(events) if "coverage_notes" in event.attrs)
+    notes: Json = next(told, list[Json]())
+    return {"coverage": coverage_of(events), "coverage_notes": notes, "snapshot": snapshot_of(events)}
 
 
 def unrecordable_in(value: Json) -> tuple[tuple[str, str], ...]:

@@ -25,7 +25,7 @@ from agentloupe.engine.privacy import Rules, named, scrub
 from agentloupe.engine.recorder import error_name, status_of
 from agentloupe.engine.replayer import Replayer
 from agentloupe.engine.ruling import Settings
-from agentloupe.engine.tape import RecordedCall
+from agentloupe.engine.tape import PATCHED, RecordedCall
 from agentloupe.ports import ambient, codecs, streams
 from agentloupe.ports.ambient import HasPlace, Place
 from agentloupe.ports.cancel import Cancel
@@ -351,7 +351,13 @@ class Forker:
                 self._reach(call)
             else:
                 where = ambient.place()
-            return self._new(call, where)
+            return Serve(False) if self._old_way(call) else self._new(call, where)
+
+    def _old_way(self, call: Call) -> bool:
+        """Whether this asks for a change of the code that was not there before N: then a run keeps to the old way."""
+        if self._before is None or call.kind != "check" or not call.name.startswith(PATCHED):
+            return False
+        return self._before.patched.get(call.name.removeprefix(PATCHED)) is False
 
     def _reach(self, call: Call) -> None:
         """Step N is asked for, as recorded: the overrides are made for it, the new run begins."""

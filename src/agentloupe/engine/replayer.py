@@ -16,6 +16,7 @@ from functools import partial
 from typing import Final, NoReturn
 
 from agentloupe import __version__
+from agentloupe.engine.covering import recorded_of
 from agentloupe.engine.explain import Explainer
 from agentloupe.engine.guard import Leak
 from agentloupe.engine.outcomes import Outcomes
@@ -65,6 +66,7 @@ class Replayer:
         schedule: which the tape's calls are handed over by, where it is not this replay's own.
 
     Attributes:
+        patched: marks of deliberate changes that were asked for, with the answers.
         unstarted: is called for a verdict when the program has ended, and the recorded agent was not started.
     """
 
@@ -83,6 +85,7 @@ class Replayer:
         self.bodies = Bodies(tape.recording, [c.output_digest for c in tape.driven if c.output_digest is not None])
         self.ruling = Ruling(self.settings, self.schedule)
         self.notes = self.ruling.notes
+        self.patched: dict[str, bool] = {}
         self.unstarted: Callable[[], None] = lambda: None
         self._lock = plain.RLock()
         self._lanes: dict[str, LaneCursor] = {}
@@ -112,7 +115,8 @@ class Replayer:
             call = named(call, self.settings.scrub)
             key = key_of(call.kind, call.name, given)
             if call.kind == "check" and call.name.startswith(PATCHED):
-                return Serve(any(recorded.mark for recorded in self.tape.with_key(key)))
+                held = any(recorded.mark for recorded in self.tape.with_key(key))
+                return Serve(self.patched.setdefault(call.name.removeprefix(PATCHED), held))
             lane = self._lane(where.lane)
             recorded = lane.found(key, self._key)
             self._keep_limit(lane, (call, where), recorded)
@@ -336,6 +340,8 @@ class Replayer:
                 else "the program ended without starting the recorded agent",
                 unproven=self.unproven() if self.ruling.verdict else (),
                 strict_order=self.settings.strict_order,
+                recorded=recorded_of(self.tape.recording.events),
+                patched=dict(self.patched),
             )
 
     # --- agreeing -----------------------------------------------------------------------------------------------------

@@ -266,6 +266,8 @@ class ReplayReport:
         message: for `could_not_run`: why, and the way out.
         unproven: why the order of what happened at once is not proven (see `proof`); empty where it is.
         strict_order: whether a pass whose order is not proven counts as failed.
+        recorded: what the recording says of itself, see `covering.recorded_of`.
+        patched: marks of deliberate changes that the code asked for (`loupe.patched`): whether the recording has them.
     """
 
     run_id: str
@@ -286,6 +288,8 @@ class ReplayReport:
     message: str | None = None
     unproven: tuple[str, ...] = ()
     strict_order: bool = False
+    recorded: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    patched: Mapping[str, bool] = field(default_factory=dict[str, bool])
 
     @property
     def exit_code(self) -> int:
@@ -324,6 +328,8 @@ class ReplayReport:
             "order_proven": not self.unproven,
             "unproven": list(self.unproven),
             "strict_order": self.strict_order,
+            "recorded": dict(self.recorded),
+            "patched": dict[str, Json](self.patched),
             "divergence": self.divergence.as_json(bodies=bodies) if self.divergence else None,
             "expected_differences": [difference.as_json(bodies=bodies) for difference in self.differences],
             "notes": list(self.notes),
@@ -343,6 +349,9 @@ class ReplayReport:
             lines += self.divergence.lines(bodies=bodies)
         for difference in self.differences:
             lines.append(f"as expected: {difference.headline()}")
+        for change, has in self.patched.items():
+            told = "made with it" if has else "made before it, and went the old way"
+            lines.append(f"patched {shown(change)}: the recording was {told}")
         lines += [f"note: {note}" for note in self.notes]
         return "\n".join(lines)
 
@@ -366,7 +375,10 @@ def report_from_json(record: Mapping[str, Json]) -> ReplayReport:
             name: data[name]
             for name in ("run_id", "verdict", "reason", "level", "levels", "events", "consumed", "calls")
         },
-        **{name: data[name] for name in ("isolation", "version", "rules", "message", "strict_order")},
+        **{
+            name: data[name]
+            for name in ("isolation", "version", "rules", "message", "strict_order", "recorded", "patched")
+        },
         unproven=tuple(data["unproven"]),
         not_covered=tuple(data["not_covered"]),
         notes=tuple(data["notes"]),

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import cast
 
 from agentloupe import __version__
 from agentloupe.engine.anchors import Anchoring, against
+from agentloupe.engine.covering import coverage_of, snapshot_of
 from agentloupe.ports.pack import needs
 from agentloupe.ports.recording import Recording
 from agentloupe.words.errors import Corrupt, Damaged
@@ -44,6 +44,7 @@ class Verification:
         anchored_at, key_id: when that was signed, and by which key; `None` where nothing signed says so.
         anchor_sequence: number of the last event that an anchor knows.
         coverage: of the run; `limited_replay` when bodies are gone.
+        snapshot: digest of the snapshot that it began with, or `None`.
         proves: what was proven, one line each.
         notes: what was not proven, one line each.
         reader: version that did this.
@@ -65,6 +66,7 @@ class Verification:
     anchor_sequence: int | None
     key_id: str | None
     coverage: Coverage
+    snapshot: str | None
     proves: tuple[str, ...]
     notes: tuple[str, ...]
     reader: str
@@ -94,7 +96,7 @@ def verify(
     events = recording.events
     fault = _chain_fault(recording) or _end_fault(recording, anchor, signed) or _cause_fault(events)
     erased = any(event.type == "run.erased" for event in events)
-    coverage = _coverage(events)
+    coverage = coverage_of(events)
     checked = _Bodies(recording, excused=erased or coverage == "lossy")
     if bodies:
         checked.run()
@@ -120,6 +122,7 @@ def verify(
         anchor_sequence=at.sequence if at else None,
         key_id=known.key_id if known else None,
         coverage="limited_replay" if coverage != "lossy" and (erased or checked.missing) else coverage,
+        snapshot=snapshot_of(events),
         proves=tuple(_proves(linked, known)),
         notes=tuple(_notes(recording, at, checked, ended=ended, erased=erased, bodies=bodies)),
         reader=f"agentloupe {__version__}",
@@ -273,13 +276,6 @@ class _Bodies:
     def _add(self, fault: Fault) -> None:
         if len(self.faults) < _LIST:
             self.faults.append(fault)
-
-
-def _coverage(events: Sequence[Event]) -> Coverage:
-    for event in reversed(events):
-        if event.type in {"run.finished", "run.started"} and "coverage" in event.attrs:
-            return cast("Coverage", event.attrs["coverage"])
-    return "full"
 
 
 def _proves(linked: int, known: Anchoring | None) -> Iterator[str]:

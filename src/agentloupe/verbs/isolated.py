@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final, cast
 
 from agentloupe import __version__
+from agentloupe.engine.covering import recorded_of
 from agentloupe.engine.expectations import Expected, read_expected
 from agentloupe.engine.guard import placeholder_keys, unshare_command, without_credentials
 from agentloupe.engine.report import Divergence, Level, ReplayReport, report_from_json
@@ -211,6 +212,7 @@ class _Child:
                 isolation=isolation,
                 version=__version__,
                 message=f"the child process {ended} and left no report",
+                recorded=recorded_of(self.tape.recording.events),
             )
 
     def _compared(self, report: ReplayReport, code: int | None) -> ReplayReport:

@@ -23,6 +23,7 @@ from types import FrameType
 from typing import Any, cast
 
 from agentloupe import __version__
+from agentloupe.engine.covering import recorded_of
 from agentloupe.engine.difference import shown
 from agentloupe.engine.expectations import Expected, read_expected
 from agentloupe.engine.guard import placeholder_keys, sealed_off
@@ -266,6 +267,7 @@ def _not_whole(recording: Recording, wishes: Wishes, found: Divergence) -> Repla
         divergence=found,
         isolation=NOTHING_RUN,
         version=__version__,
+        recorded=recorded_of(recording.events),
     )
 
 

@@ -8,6 +8,7 @@ compare(report_a, report_b)             # field by field
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, get_args
@@ -29,6 +30,7 @@ __all__ = ["REPORT_FORM", "Comparison", "LedgerReport", "compare", "judge", "rea
 REPORT_FORM: Final = "agentloupe.ledger.replay"
 """What a report calls itself; a salvage calls itself something else."""
 
+_DIGEST: Final = re.compile("[0-9a-f]{64}")
 _COVERAGES: Final = get_args(Coverage)
 _SAME_EVIDENCE: Final = (
     *("run_id", "events_sha256", "receipts_sha256", "budget_sha256", "contract_sha256", "bodies_sha256"),
@@ -104,6 +106,7 @@ def report_of(found: Found) -> LedgerReport:
             "anchor": None if found.anchor is None else f"{found.anchor.sequence}:{found.anchor.hash}",
             "key_id": None if found.trust is None else found.checkpoint["key_id"],
             "coverage": _coverage(found),
+            "snapshot": _snapshot(found),
             "bodies": {"held": found.held, "missing": found.missing} if folder.has_bodies else None,
             "rules": found.version,
             "rules_digest": rules_digest(found.version),
@@ -136,6 +139,14 @@ def _coverage(found: Found) -> Json:
             coverage = "limited_replay"
     gone = not found.folder.has_bodies or found.missing
     return "limited_replay" if gone and coverage in ("full", "control_flow") else coverage
+
+
+def _snapshot(found: Found) -> str | None:
+    """Digest of the snapshot that the run began with."""
+    payload = found.lines[0]["payload"]
+    bodies = payload.get("bodies") if isinstance(payload, dict) else None
+    named = bodies.get("snapshot") if isinstance(bodies, dict) else None
+    return named if isinstance(named, str) and _DIGEST.fullmatch(named) else None
 
 
 def _notes(found: Found, reducer: Reducer) -> list[str]:
