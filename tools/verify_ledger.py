@@ -46,13 +46,13 @@ AFTER = {
     "model_finished": (None, *ASKED),
     "model_failed": ASKED,
     "tool_allowed": (None,),
-    "tool_denied": (None, "tool_allowed", "tool_requested"),
-    "tool_requested": ("tool_allowed",),
-    "tool_started": ("tool_allowed", "tool_requested", "interrupted"),
+    "tool_denied": (None, "tool_allowed", "tool_requested", "not_done"),
+    "tool_requested": ("tool_allowed", "not_done"),
+    "tool_started": ("tool_allowed", "tool_requested", "interrupted", "not_done"),
     "tool_finished": ("tool_started", "interrupted"),
     "tool_failed": ("tool_allowed", "tool_requested", "tool_started", "interrupted"),
     "tool_unknown": ("tool_requested", "tool_started", "interrupted"),
-    "tool_confirmed": ("tool_requested", "tool_started", "tool_unknown", "interrupted"),
+    "tool_confirmed": ("tool_unknown",),
     **dict.fromkeys(("retrieval_finished", "retrieval_failed", "call_opened", "clock_read"), (None,)),
     **dict.fromkeys(("random_drawn", "id_minted", "env_read", "check_finished"), (None,)),
     **dict.fromkeys(("state_changed", "span_started"), (None,)),
@@ -74,6 +74,7 @@ NEEDS |= {
     "check_finished": ("name", "passed"),
     "tool_allowed": ("call_id", "tool", "input_digest"),
     "tool_finished": ("call_id", "tool", "output_digest", "receipt_sha256"),
+    "tool_confirmed": ("call_id", "tool", "outcome", "how"),
 }
 TYPES = {"attempt": (int,), "passed": (bool, type(None))}
 
@@ -84,7 +85,7 @@ CHECKED = (*GOING, "succeeded")
 STATES = (*CHECKED, "retrying", "failed", "exhausted")
 WORK = (
     *("model_requested", "model_proposed", "model_finished", "model_failed", "tool_allowed", "tool_requested"),
-    *("tool_started", "tool_finished", "tool_failed", "tool_unknown", "tool_confirmed", "retrieval_finished"),
+    *("tool_started", "tool_finished", "tool_failed", "retrieval_finished"),
     *("retrieval_failed", "call_finished", "call_failed", "span_started", "span_finished"),
 )
 MOVES = {
@@ -268,6 +269,10 @@ def read_lines(data):
         if kind in ("model_proposed", "model_finished") and "finish_reason" in payload:
             proposes = payload["finish_reason"] in ("tool_calls", "tool_use", "function_call")
             need(proposes == (kind == "model_proposed"), "payload", f"line {n}")
+        if kind == "tool_confirmed":
+            known = payload["outcome"] in ("finished", "failed", "not_done") and payload["how"] in ("lookup", "person")
+            result = payload["outcome"] != "finished" or isinstance(payload.get("output_digest"), str)
+            need(known and result, "payload", f"line {n}")
         need(kind != "state_changed" or ("state" in payload) != ("name" in payload), "payload", f"line {n}")
     return lines
 
@@ -278,7 +283,7 @@ def lifecycle(lines):
     for n, line in enumerate(lines, 1):
         kind, payload, where = line["kind"], line["payload"], f"line {n}"
         need((kind == "run_started") == (n == 1), "lifecycle", where)
-        need(not ended or kind == "run_erased", "lifecycle", where)
+        need(not ended or kind in ("run_erased", "tool_confirmed"), "lifecycle", where)
         ended = ended or kind in ("run_finished", "run_erased")
         if kind == "attempt_started":
             stage = {call: "interrupted" if at == "tool_started" else at for call, at in stage.items()}
@@ -293,8 +298,9 @@ def lifecycle(lines):
         need(before in AFTER[kind], "lifecycle", where, f"{kind} cannot follow {before}")
         if kind == "tool_allowed":
             effect[call] = payload.get("effect")
-        need(not (kind == "tool_started" and effect[call] == "write" and before == "tool_allowed"), "lifecycle", where)
-        stage[call] = kind
+        blind = before in ("tool_allowed", "interrupted", "not_done")
+        need(not (kind == "tool_started" and effect[call] == "write" and blind), "lifecycle", where)
+        stage[call] = "not_done" if kind == "tool_confirmed" and payload["outcome"] == "not_done" else kind
 
 
 # --- receipts, terms, chain, checkpoint -------------------------------------------------------------------------------
@@ -325,8 +331,10 @@ def check_receipts(lines, receipts):
         if line["kind"].startswith("tool_"):
             call = line["payload"]["call_id"]
             last[call], said[call] = line["kind"], {**said.get(call, {}), **line["payload"]}
-    for call, kind in last.items():
-        need(kind != "tool_finished" or receipt_name(call) in receipts, "receipts", f"call {call}", "has no receipt")
+    done = {call for call, kind in last.items() if kind == "tool_finished"}
+    done |= {call for call, kind in last.items() if kind == "tool_confirmed" and said[call]["outcome"] == "finished"}
+    for call in done:
+        need(receipt_name(call) in receipts, "receipts", f"call {call}", "has no receipt")
     calls = {receipt_name(call): call for call in last}
     needed = ("run_id", "call_id", "tool", "arguments_digest", "result_digest")
     more = ("external_id", "idempotency_key")
@@ -334,13 +342,13 @@ def check_receipts(lines, receipts):
         need(name in calls, "receipts", name, "belongs to no tool call")
         call, kind, payload = calls[name], last[calls[name]], said[calls[name]]
         may = kind in ("tool_finished", "tool_requested", "tool_started", "tool_unknown")
-        need(may or (kind == "tool_confirmed" and "receipt_sha256" in payload), "receipts", name, "did not finish")
+        need(may or call in done, "receipts", name, "did not finish")
         need(payload.get("receipt_sha256", sha(data)) == sha(data), "receipts", name, "is another one")
         receipt = term(data, "receipts", name, needed, more)
         need(all(isinstance(receipt[one], str) for one in (*needed, *more) if one in receipt), "receipts", name)
         agreed = {"run_id": lines[0]["run_id"], "call_id": call, "tool": payload["tool"]}
         agreed |= {"arguments_digest": payload.get("input_digest"), "idempotency_key": payload.get("idempotency_key")}
-        if kind == "tool_finished":
+        if call in done:
             agreed |= {"result_digest": payload["output_digest"], "external_id": payload.get("external_id")}
         for member, value in agreed.items():
             need(receipt.get(member) == value, "receipts", name, f"{member} is not the one of the event")

@@ -54,6 +54,7 @@ def _call(name: str, *kinds: str, effect: str = "read") -> list[tuple[str, dict[
     more = {
         "tool_allowed": {"input_digest": "1" * 64},
         "tool_finished": {"output_digest": "2" * 64, "external_id": "e"},
+        "tool_confirmed": {"outcome": "failed", "how": "person"},
     }
     return [(kind, {**said, **more.get(kind, {})}) for kind in kinds]
 

@@ -19,6 +19,7 @@ from agentloupe.store import open_url
 from agentloupe.store.memory import MemoryStore
 from agentloupe.verbs.exchange import import_file
 from agentloupe.verbs.forking import fork_run
+from agentloupe.verbs.resuming import resume
 from agentloupe.words.canonical import loads
 from agentloupe.words.errors import LoupeError
 from tests.cli.driving import agentloupe
@@ -26,7 +27,8 @@ from tests.fork_support import Script, weather_run
 from tests.ledger.mutations import COLUMNS, Deck, Mutation, mutations
 from tests.ledger.support import LONG_STORY, OWNER, PUBLIC, in_memory, signed, told
 from tests.support import ROOT, shared_folder
-from tests.tapes import Program, ask, use
+from tests.tapes import Program, ask, record_in, sequence_of, use
+from tests.unit import test_lookups as shop
 
 OTHER = runpy.run_path(str(ROOT / "tools" / "verify_ledger.py"))
 
@@ -114,6 +116,18 @@ def _forked() -> LedgerFiles:
     return files_of(store.recording(fork_run(store, "weather-1", 3, None, Script(both, "5.8 C")).id))
 
 
+def _settled() -> LedgerFiles:
+    """A run of which one effect was found to be done and one not to be, and that went on."""
+    shop.forget()
+    whole = record_in(MemoryStore(), shop.shop, "a", "b")
+    store = shop.cut(whole, sequence_of(whole, "tool.started", "pay"), happened=True)
+    resume(whole.run_id, shop.shop, store=store)
+    once = store.recording(whole.run_id)
+    store = shop.cut(once, sequence_of(once, "tool.started", "pay", 1), happened=False)
+    resume(whole.run_id, shop.shop, store=store)
+    return files_of(store.recording(whole.run_id))
+
+
 def _imported() -> LedgerFiles:
     store = MemoryStore()
     report = import_file(store, shared_folder() / "data" / "tau_bench" / "gpt-4o-airline.give.json")
@@ -126,6 +140,7 @@ LEDGERS: dict[str, Callable[[], LedgerFiles]] = {
     "every kind": lambda: told(LONG_STORY, bodies=None),
     "a recorded run": _recorded,
     "a fork": _forked,
+    "a settled run": _settled,
     "an imported run": _imported,
 }
 

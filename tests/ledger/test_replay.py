@@ -89,7 +89,8 @@ def end(status: str) -> Story:
 
 def call(*kinds: str, name: str = "c") -> Story:
     payload = {"call_id": name, "tool": "run_tests", "input_digest": "1" * 64, "output_digest": "2" * 64}
-    return [(f"tool_{kind}", payload) for kind in kinds]
+    found = {"outcome": "failed", "how": "person"}
+    return [(f"tool_{kind}", {**payload, **(found if kind == "confirmed" else {})}) for kind in kinds]
 
 
 @pytest.mark.parametrize(
@@ -118,6 +119,8 @@ def call(*kinds: str, name: str = "c") -> Story:
         (START + call("allowed", "requested"), "interrupted"),
         (START + call("allowed", "requested", "unknown"), "interrupted"),
         (START + call("allowed", "requested", "unknown", "confirmed"), "running"),
+        (START + call("allowed", "requested", "unknown") + PASS + end("ok") + call("confirmed"), "succeeded"),
+        (START + call("allowed", "requested", "unknown") + FAIL + call("confirmed"), "retrying"),
         (START + call("allowed", "started") + attempt(2), "interrupted"),
         (START + call("allowed", "started") + attempt(2) + call("started", "finished"), "running"),
         (START + call("allowed", "started", "failed"), "running"),

@@ -159,7 +159,9 @@ def test_a_run_cut_anywhere_goes_on_and_ends_as_it_would_have() -> None:
                 resume(recording.run_id, shop, store=store)
             assert question.value.reason == "open_intent"
             assert not real, "nothing runs while there is a question"
-            assert store.recording(recording.run_id).events == recording.events[:last]
+            events = store.recording(recording.run_id).events
+            assert events[:last] == recording.events[:last]
+            assert [e.type for e in events[last:]] == ["tool.unknown"], "first it is noted that nobody saw its end"
             continue
         done = resume(recording.run_id, shop, store=store)
         assert done.result == RESULT
@@ -410,9 +412,10 @@ def test_an_open_question_names_what_a_person_must_find_out() -> None:
         "call_id": allowed.call_id,
         "tool": "order",
         "effect": "write",
-        "status": "open",
+        "status": "unknown",
         "arguments_digest": allowed.input_digest,
         "idempotency_key": intent.attrs["idempotency_key"],
+        "why": "its tool has no lookup",
     }
     assert str(intent.attrs["idempotency_key"]) in str(refused.value)
     assert "quill" not in str(refused.value), "a message holds no payload"

@@ -242,6 +242,11 @@ class Tools:
     execute: ExecTool | None = None
     effects: Mapping[str, Effect | None] = field(default_factory=dict[str, "Effect | None"])
 
+    def finds_out(self, name: str) -> bool:
+        """Whether the tool can be asked what became of an effect whose end nobody saw."""
+        declared = getattr(self.functions.get(name), "__loupe_tool__", None)
+        return getattr(declared, "lookup", None) is not None
+
     def run(self, name: str, arguments: dict[str, Json]) -> object:
         """Does the real thing.
 
@@ -350,6 +355,8 @@ class Loop:
         effect = self.tools.effects.get(asked.name)
         if effect is None:
             attrs["effect_unstated"] = True
+        if self.tools.finds_out(asked.name):
+            attrs["lookup"] = True
         if arguments.error is not None:
             attrs["parse_error"] = True
         call = Call(

@@ -262,7 +262,7 @@ class Projector:
         )
         if stage is None and step.stage in _ENDED:
             return False
-        if step.stage == NOT_DONE and stage == "tool.requested":
+        if step.stage == NOT_DONE and stage in ("tool.requested", "tool.started"):
             step.status, step.ended_at, step.error_class = "open", None, None
             for name in OF_AN_END:
                 step.attrs.pop(name, None)

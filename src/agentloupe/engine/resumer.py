@@ -3,8 +3,9 @@
     a run that was killed -> its code again: every call is answered from the tape and checked, up to the last event
                           -> calls that were open are asked for again, everything after that is recorded as ever
 
-Nothing is written before the program has come beyond the tape: code that takes another road than the recorded one is
-stopped, and leaves the run as it was. Effects whose outcome nobody saw are questions, and are never tried again.
+Nothing of the program is written before it has come beyond the tape: code that takes another road than the recorded one
+is stopped, and leaves the run as it was. Effects whose outcome nobody saw are settled before (`verbs.lookups`), and only
+what was found not to be done is done again.
 """
 
 from __future__ import annotations
@@ -30,9 +31,10 @@ from agentloupe.ports.schedule.core import STUCK_AFTER, Mode, Schedule
 from agentloupe.ports.scribe import Scribe
 from agentloupe.words.call import OWN_WORK, Attrs, Call, Outcome, OutcomeStatus
 from agentloupe.words.canonical import Json, key_of
+from agentloupe.words.effects import NOT_DONE
 from agentloupe.words.errors import ReplayMismatch, ResumeRefused
 
-__all__ = ["Resumer", "check_resumable", "open_intents"]
+__all__ = ["Resumer", "check_answered", "check_resumable", "open_intents"]
 
 
 # --- may it go on? ----------------------------------------------------------------------------------------------------
@@ -40,10 +42,13 @@ __all__ = ["Resumer", "check_resumable", "open_intents"]
 
 def open_intents(tape: Tape) -> list[dict[str, Json]]:
     """Effects that were begun and whose outcome is not recorded: what a person must find out. No payloads."""
-    # What the provider itself runs while it answers may write, too.
-    hosted = [call for call in tape.calls if call.status == "open" and any(map(may_write, _hosted(call)))]
-    found = [*questions(tape), *hosted]
+    found = [*questions(tape), *_hosted_calls(tape)]
     return [_question(call) for call in sorted(found, key=lambda call: call.first_seq)]
+
+
+def _hosted_calls(tape: Tape) -> list[RecordedCall]:
+    """Model calls without an answer of which the provider itself may have run tools that write."""
+    return [call for call in tape.calls if call.status == "open" and any(map(may_write, _hosted(call)))]
 
 
 def _hosted(call: RecordedCall) -> list[str]:
@@ -85,17 +90,20 @@ def check_resumable(tape: Tape) -> None:
             "control_flow",
             f"decorate these tools with @tool: {', '.join(outside)}; runs recorded with that can be resumed",
         )
-    _check_intents(tape)
+    if _hosted_calls(tape):
+        check_answered(tape)  # nobody can be asked for those
 
 
-def _check_intents(tape: Tape) -> None:
+def check_answered(tape: Tape, why: Mapping[str, str] | None = None) -> None:
+    """Raises `ResumeRefused` where an effect is open. `why`: by call id, why its tool's lookup did not tell."""
     intents = open_intents(tape)
     if not intents:
         return
+    intents = [{**intent, "why": (why or {}).get(str(intent["call_id"]))} for intent in intents]
     lines = [_asked(intent) for intent in intents]
     raise ResumeRefused(
         f"{tape.recording.run_id} stops at an open question: did this happen?\n  " + "\n  ".join(lines),
-        hint="ask whoever received it, by the key; it is never tried again blindly",
+        hint="ask whoever received it, by the key, and say it with agentloupe effects settle; it is never tried again blindly",
         reason="open_intent",
         intents=tuple(intents),
     )
@@ -103,8 +111,9 @@ def _check_intents(tape: Tape) -> None:
 
 def _asked(intent: Mapping[str, Json]) -> str:
     digest, key = intent["arguments_digest"], intent["idempotency_key"]
-    what = "was begun, and nobody saw its end" if intent["status"] == "open" else "was stopped, with an unknown outcome"
+    what = "was begun, and nobody saw its end"
     told = f", idempotency key {key}" if key else ""
+    told += f"; {intent['why']}" if intent["why"] else ""
     return (
         f"sequence {intent['sequence']}: tool {intent['tool']} ({intent['effect']}) {what}; "
         f"arguments digest {str(digest)[:12]}{told}"
@@ -259,6 +268,7 @@ class Resumer(Recorder):
         started = tape.started
         # First the order of the tape; inputs of what is new come as they come.
         schedule = Schedule(tape.turns(), mode=mode, stuck_after=stuck_after, salt=tape.salt)
+        schedule.owes(tape.owed())
         task_id = started.attrs.get("task_id")
         super().__init__(
             writer,
@@ -278,8 +288,14 @@ class Resumer(Recorder):
         self._attempt = attempt or Attempt()
         self._asked_before: set[str] = set()
         self._early: list[tuple[str, str, Attrs]] = []
+        self._undone: dict[tuple[str, str], list[str]] = {}
         self._joined = {event.lane for event in tape.recording.events if event.type == "task.joined"}
         self._remember(tape)
+
+    def _next_write(self, name: str, key: str) -> str:
+        """The key of an effect: what was not done inside of a tool that runs again keeps the one that it had."""
+        undone = self._undone.get((name, key))
+        return undone.pop(0) if undone else super()._next_write(name, key)
 
     def _remember(self, tape: Tape) -> None:
         """What the recorder of the earlier attempts knew."""
@@ -290,6 +306,9 @@ class Resumer(Recorder):
             if call.effect == "write" and call.input_key is not None:
                 counted = (call.name, call.input_key)
                 self._writes[counted] = self._writes.get(counted, 0) + 1
+                key = call.attrs.get("idempotency_key")
+                if call.inner and call.stage in ("tool.allowed", NOT_DONE) and isinstance(key, str):
+                    self._undone.setdefault(counted, []).append(key)
         self.model_calls = sum(call.kind == "llm" for call in tape.calls)
         asked = [call.input_digest for call in tape.driven if call.kind == "llm" and call.input_digest is not None]
         if asked:

@@ -18,6 +18,7 @@ from agentloupe.ports.recording import Recording
 from agentloupe.ports.schedule.core import Mode, Turn
 from agentloupe.ports.streams import END_OF_STREAM, in_turn
 from agentloupe.words.call import NO_ATTRS, NO_TURN, Attrs, Effect, Kind, Source
+from agentloupe.words.canonical import Json
 from agentloupe.words.effects import FROM_OUTSIDE, INTERRUPTED, OF_AN_END, OPEN_STAGES, next_stage, stands_in
 from agentloupe.words.errors import Corrupt, Truncated
 from agentloupe.words.event import FINAL_TYPES, KIND_OF_TYPE, Event
@@ -207,6 +208,12 @@ class Tape:
             self._order = _turns(self, events)
         return self._order
 
+    def owed(self) -> frozenset[str]:
+        """Calls whose end was told, and whose turn, of which a mark says that it comes later, did not come any more."""
+        marks = [event.attrs for event in self.recording.events if event.type == "schedule.marked"]
+        late = {str(call) for attrs in marks for call in _named(attrs.get("open"))}
+        return frozenset(late - {str(attrs.get("turn")) for attrs in marks})
+
     def lane(self, path: str) -> Sequence[RecordedCall]:
         """The calls of one lane in the order in which they were made; empty for a lane that is not on the tape."""
         return self._lanes.get(path, ())
@@ -383,7 +390,7 @@ def _add(call: RecordedCall, event: Event) -> None:
         call.ended_seq = event.sequence if call.status != "unknown" or call.received else 0
     elif event.type == "tool.confirmed":
         _settle(call, event)
-    elif event.type == "tool.requested" and call.settled is not None:
+    elif event.type in ("tool.requested", "tool.started") and call.settled is not None:
         _reopen(call)
 
 
@@ -433,8 +440,8 @@ def _turns(tape: Tape, events: Sequence[Event]) -> tuple[Turn, ...]:
     late: set[str] = set()
     for event in events:
         if event.type == "schedule.marked":
-            named = event.attrs.get("open")
-            late.update(map(str, named) if isinstance(named, list) else [str(event.attrs.get("turn"))])
+            named = _named(event.attrs.get("open"))
+            late.update(map(str, named or [event.attrs.get("turn")]))
     turns: list[Turn] = []
     need: list[str] = []
     for event in events:
@@ -469,6 +476,10 @@ def _handed(tape: Tape, event: Event, late: set[str]) -> str | None:
         # A stream that broke off with its process was asked for again: what was handed over is the last beginning.
         name = call.call_id if event.type in _OPENED and event.sequence == call.opened_seq else None
     return None if name in late else name
+
+
+def _named(value: Json) -> list[Json]:
+    return value if isinstance(value, list) else []
 
 
 def _end_in_turn(attrs: Attrs) -> bool:

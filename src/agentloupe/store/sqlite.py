@@ -338,19 +338,13 @@ class SqliteStore:
         return upkeep.size(self._db, self.url)
 
     def close(self) -> None:
-        """See `ports.Store.close`. Runs that are still going on are given up, each of them, whatever becomes of another."""
+        """See `ports.Store.close`. Runs that are still going on are given up."""
         self._flusher.stop()
-        failed: list[LoupeError] = []
         try:
             while self._writers:
-                try:
-                    self._writers.pop().close()
-                except LoupeError as wrong:
-                    failed.append(wrong)
+                self._writers.pop().close()
         finally:
             self._db.close()
-        if failed:
-            raise failed[0]
 
 
 # --- rows -------------------------------------------------------------------------------------------------------------

@@ -88,8 +88,8 @@ class GoingOn:
 
 def prepared(
     store: Store, tape: Tape, provider: Provider | Model | None, wishes: ForkWishes
-) -> Callable[[RunWriter, Attempt], GoingOn]:
-    """Looks for everything that the run needs; the result goes on with it once it is taken over.
+) -> Callable[[RunWriter, Tape, Attempt], GoingOn]:
+    """Looks for everything that the run needs; the result goes on with it once it is taken over and its effects settled.
 
     Raises:
         ResumeRefused: something is not there: the parent (`parent_gone`), a function (`no_function`).
@@ -105,7 +105,7 @@ def prepared(
 
 def _sample(
     tape: Tape, provider: Provider | Model | None, wishes: ForkWishes
-) -> Callable[[RunWriter, Attempt], GoingOn]:
+) -> Callable[[RunWriter, Tape, Attempt], GoingOn]:
     functions = tool_functions(wishes.functions)
     missing = [name for name in _tools_named(tape) if name not in functions]
     if missing:
@@ -123,16 +123,16 @@ def _sample(
     model = model_behind(given, dialect.form, None, pace)
     loop = Loop(model, Tools(functions, None, effects), spend, manner_in(tape), dialect)
 
-    def made(writer: RunWriter, attempt: Attempt) -> GoingOn:
+    def made(writer: RunWriter, settled: Tape, attempt: Attempt) -> GoingOn:
         resumer = Resumer(
             writer,
-            tape,
-            rules=rules_in(tape),
+            settled,
+            rules=rules_in(settled),
             declared=lambda: functions,
             attempt=attempt,
             passes_trace_on=settings_here().pass_trace_on,
         )
-        return GoingOn(resumer, loop, tape)
+        return GoingOn(resumer, loop, settled)
 
     return made
 
@@ -159,7 +159,9 @@ def _limits(tape: Tape) -> Limits:
 # --- forks ------------------------------------------------------------------------------------------------------------
 
 
-def _fork(store: Store, tape: Tape, provider: Provider | Model | None, wishes: ForkWishes) -> Callable[..., GoingOn]:
+def _fork(
+    store: Store, tape: Tape, provider: Provider | Model | None, wishes: ForkWishes
+) -> Callable[[RunWriter, Tape, Attempt], GoingOn]:
     started, run_id = tape.started, tape.recording.run_id
     step = started.attrs.get("forked_from_step")
     assert isinstance(step, int), "a fork of the loop starts at a step"
@@ -177,13 +179,13 @@ def _fork(store: Store, tape: Tape, provider: Provider | Model | None, wishes: F
     fork = LoopFork(family.cut, family.of_loop())
     loop = fork.resumed(plan, manner_in(tape))
 
-    def made(writer: RunWriter, attempt: Attempt) -> GoingOn:
+    def made(writer: RunWriter, settled: Tape, attempt: Attempt) -> GoingOn:
         resumer = ForkResumer(
-            writer, tape, rules=plan.rules, declared=_Every, attempt=attempt, passes_trace_on=plan.passes_trace_on
+            writer, settled, rules=plan.rules, declared=_Every, attempt=attempt, passes_trace_on=plan.passes_trace_on
         )
         resumer.forker = Forker(replace(plan, spend=loop.spend))
         resumer.forker.goes_on(resumer)
-        return GoingOn(resumer, loop, tape, fork.span_id)
+        return GoingOn(resumer, loop, settled, fork.span_id)
 
     return made
 

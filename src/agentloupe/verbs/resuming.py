@@ -3,8 +3,8 @@
     done = resume("support-261129-k3x9qp", support_agent)
 
 The agent's code runs again; what the recording holds is answered from it and checked, what was open is asked for again, and
-from there on everything is real and recorded. An effect whose outcome nobody saw is a question to a person, and is
-never tried again.
+from there on everything is real and recorded. What became of an effect whose outcome nobody saw is asked of its tool's
+`lookup`; where that does not tell, it is a question to a person. It is never tried again blindly.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ from agentloupe.verbs.clients import wrap_clients
 from agentloupe.verbs.forkfamily import ForkWishes
 from agentloupe.verbs.instrument import declared_tools
 from agentloupe.verbs.launched import Launch
+from agentloupe.verbs.lookups import note_unseen, settle_by_lookup
+from agentloupe.verbs.looping import tool_functions
 from agentloupe.verbs.loopresuming import is_of_the_loop, prepared
 from agentloupe.verbs.replaying import agent_for, arguments_of, command_for, rules_in, to_the_end
 from agentloupe.verbs.replaysession import ReplayOpener
@@ -102,8 +104,8 @@ def resume(
     Raises:
         RunNotFound: there is no such run.
         OwnerAlive: its owner lives, or is on another host (reason `other_host`).
-        ResumeRefused: it cannot go on; `reason` says why, the hint what to do. For `open_intent` a person must find out
-            first what became of an effect; `intents` lists them.
+        ResumeRefused: it cannot go on; `reason` says why, the hint what to do. For `open_intent` no lookup told
+            what became of an effect, and a person must find out (`settle_effect`); `intents` lists them.
         Damaged: the recording is not whole.
     """
     done = resume_code(run, agent, store=store, force_owner=force_owner, provider=provider, wishes=wishes)
@@ -130,6 +132,7 @@ def resume_code(
     try:
         code = _code_of(taken.tape, agent)
         _check_arguments(taken.tape)
+        taken.begin()
         args, kwargs = arguments_of(taken.tape)
         opener = taken.opener()
         with ambient.outside(), ambient.opening_with(opener):
@@ -144,7 +147,7 @@ def resume_code(
                 error = raised
         return replace(opener.told(), error=error)
     finally:
-        taken.resumer.give_up()
+        taken.give_up()
 
 
 def _loop_resumed(
@@ -159,9 +162,11 @@ def _loop_resumed(
     writer = store.take_over(run_id, Projector, owner=this_process(), force=force)
     reach("resume.after_owner")
     try:
+        tape = note_unseen(store, writer, _whole_tape(store, run_id))
+        tape = settle_by_lookup(store, writer, tape, tool_functions(wishes.functions))
         taken = snapshot_of(settings_here(), _opening(tape))
         attempt = Attempt(bodies={"snapshot": scrub(taken, rules_in(tape)).value})
-        going = made(writer, attempt)
+        going = made(writer, tape, attempt)
     except BaseException:
         writer.close()
         raise
@@ -225,21 +230,52 @@ def _notes(tape: Tape) -> tuple[str, ...]:
 
 
 class _Taken:
-    """A run that this process has taken over."""
+    """A run that this process has taken over, its unseen effects noted.
+
+    Attributes:
+        tape: of the run.
+        resumer: goes on with it, once its effects are settled (`begin`).
+        refusal: why it did not begin.
+    """
 
     def __init__(self, store: Store, run_id: str, force: bool, argv: Sequence[str] | None = None) -> None:
         from agentloupe.store.owners import this_process
 
         self.store = store
         self.argv = argv
-        writer = store.take_over(run_id, Projector, owner=this_process(), force=force)
+        self.resumer: Resumer | None = None
+        self.refusal: ResumeRefused | None = None
+        self._writer = store.take_over(run_id, Projector, owner=this_process(), force=force)
         reach("resume.after_owner")
         try:
-            self.tape = _whole_tape(store, run_id)
-            self.resumer = _resumer(writer, self.tape, argv)
+            self.tape = note_unseen(store, self._writer, _whole_tape(store, run_id))
         except BaseException:
-            writer.close()
+            self._writer.close()
             raise
+
+    def begin(self) -> Resumer:
+        """The code is there, and its tools are declared: asks their lookups, then takes up the tape.
+
+        Raises:
+            ResumeRefused: effects stay open.
+        """
+        if self.refusal is not None:
+            raise self.refusal
+        if self.resumer is None:
+            try:
+                self.tape = settle_by_lookup(self.store, self._writer, self.tape)
+            except ResumeRefused as refused:
+                self.refusal = refused
+                raise
+            self.resumer = _resumer(self._writer, self.tape, self.argv)
+        return self.resumer
+
+    def give_up(self) -> None:
+        """Leaves the run to whoever resumes it next. Idempotent."""
+        if self.resumer is not None:
+            self.resumer.give_up()
+        else:
+            self._writer.close()
 
     def opener(self) -> _ResumeOpener:
         """Answers to the start of the recorded agent."""
@@ -271,12 +307,17 @@ def _opening(tape: Tape) -> Opening:
     return Opening(agent=tape.started.name or "", entry=entry if isinstance(entry, str) else None)
 
 
+def _stop(refusal: ResumeRefused) -> ReplayMismatch:
+    """What stops the program of a run that does not go on."""
+    return ReplayMismatch(refusal.message.partition("\n")[0], kind=refusal.reason or "refused")
+
+
 class _ResumeSession(RecordSession):
     """The recorded agent, running on."""
 
     def __init__(self, resumer: Resumer, store: Store) -> None:
         super().__init__(resumer, store, warns=False)
-        self._resumer = resumer
+        self.resumer = resumer
         self.result: object = None
 
     def finished(self, result: object) -> None:
@@ -288,15 +329,15 @@ class _ResumeSession(RecordSession):
     def failed(self, error: BaseException) -> None:
         """Ends the run with what the agent raised. Never raises."""
         if isinstance(error, ReplayMismatch):
-            self._resumer.give_up()
+            self.resumer.give_up()
         else:
-            self._resumer.kept.notes.append(f"the agent raised {raised_at(error)}")
+            self.resumer.kept.notes.append(f"the agent raised {raised_at(error)}")
             super().failed(error)
 
     def _check(self) -> None:
-        refusal = self._resumer.refusal
+        refusal = self.resumer.refusal
         if refusal is not None:
-            raise ReplayMismatch(refusal.message.partition("\n")[0], kind=refusal.reason or "refused")
+            raise _stop(refusal)
 
 
 class _ResumeOpener:
@@ -305,32 +346,38 @@ class _ResumeOpener:
     def __init__(self, taken: _Taken) -> None:
         self.taken = taken
         self.session: _ResumeSession | None = None
-        self._compared = ReplayOpener(taken.resumer.kept)
         self._next = RecordOpener(taken.store, argv=taken.argv)
 
     def open(self, opening: Opening) -> Session:
-        """Compares name and arguments. Raises `ReplayMismatch` where they are not the recorded ones."""
-        if self.session is not None and self.taken.resumer.over:
+        """Settles what is open, compares name and arguments. Raises `ReplayMismatch` where the run does not go on."""
+        if self.session is not None and self.session.resumer.over:
             return self._next.open(opening)
         try:
-            self._compared.open(opening)
+            resumer = self.taken.begin()
+        except ResumeRefused as refusal:
+            raise _stop(refusal) from refusal
+        try:
+            ReplayOpener(resumer.kept).open(opening)
         except ReplayMismatch:
-            self.taken.resumer.diverged()
+            resumer.diverged()
             raise
-        self.session = _ResumeSession(self.taken.resumer, self.taken.store)
+        self.session = _ResumeSession(resumer, self.taken.store)
         return self.session
 
     def refused(self) -> ResumeRefused | None:
         """Why the run did not go on, if it did not."""
-        refusal = self.taken.resumer.refusal
-        if refusal is None and self.session is None:
-            run_id = self.taken.resumer.run_id
+        if self.taken.refusal is not None:
+            return self.taken.refusal
+        resumer = self.taken.resumer
+        if resumer is not None and resumer.refusal is not None:
+            return resumer.refusal
+        if self.session is None:
             return ResumeRefused(
-                f"{run_id} did not go on: the program did not start its agent",
+                f"{self.taken.tape.recording.run_id} did not go on: the program did not start its agent",
                 hint="was it the right one?",
                 reason="no_session",
             )
-        return refusal
+        return None
 
     def told(self, exit_code: int = 0) -> Resumed:
         """What came of it. Raises `ResumeRefused` where the run did not go on."""
@@ -338,7 +385,7 @@ class _ResumeOpener:
         if refusal is not None:
             raise refusal
         assert self.session is not None, "it was started"
-        resumer = self.taken.resumer
+        resumer = self.session.resumer
         return Resumed(
             resumer.run_id,
             self.session.result,
@@ -431,7 +478,7 @@ class _ResumeLaunch:
     def ended(self, error: BaseException | None) -> None:
         """The script has ended: leaves the report for the parent; with what, its exit code says."""
         del error
-        self._taken.resumer.give_up()
+        self._taken.give_up()
         try:
             told = self._opener.told()
             self._leave({"served": told.served, "notes": list[Json](told.notes)})

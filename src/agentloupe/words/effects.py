@@ -56,7 +56,7 @@ LIFE: Final[Mapping[str, tuple[str | None, ...]]] = {
     "tool.allowed": (None,),
     "tool.denied": (None, "tool.allowed", "tool.requested", NOT_DONE),
     "tool.requested": ("tool.allowed", NOT_DONE),
-    "tool.started": ("tool.allowed", "tool.requested", INTERRUPTED),
+    "tool.started": ("tool.allowed", "tool.requested", INTERRUPTED, NOT_DONE),
     "tool.finished": ("tool.started", INTERRUPTED),
     "tool.failed": ("tool.allowed", "tool.requested", "tool.started", INTERRUPTED),
     "tool.unknown": ("tool.requested", "tool.started", INTERRUPTED),
@@ -73,7 +73,7 @@ OPEN_STAGES: Final = frozenset({"tool.requested", "tool.started", "tool.unknown"
 OF_AN_END: Final = frozenset({"error_class", "outcome", "how", "external_id", "cancels"})
 """Facts of an end, which do not hold any more when a call begins again."""
 
-_NEEDS_INTENT: Final = frozenset({"tool.allowed", INTERRUPTED})
+_NEEDS_INTENT: Final = frozenset({"tool.allowed", INTERRUPTED, NOT_DONE})
 
 
 def next_stage(

@@ -22,6 +22,7 @@ from urllib.parse import quote
 
 from agentloupe.words.call import NO_ATTRS
 from agentloupe.words.canonical import Json, canonical, digest_bytes, dumps
+from agentloupe.words.effects import INTERRUPTED, LIFE
 from agentloupe.words.errors import Corrupt, LoupeError, VersionUnknown
 from agentloupe.words.event import Event, Said
 from agentloupe.words.seal import link_bytes, sealed_form
@@ -81,9 +82,6 @@ STATES: Final = (
 )
 """What a run can be in, as derived from its events, budget and contract."""
 
-INTERRUPTED: Final = "interrupted"
-"""The stage of a tool call that was open when another attempt began: it may start again, or end without starting."""
-
 
 # --- the table --------------------------------------------------------------------------------------------------------
 
@@ -94,7 +92,8 @@ class Row(NamedTuple):
     Attributes:
         kind: its name in a line.
         type: the type of the event that it is.
-        after: kinds of the same call that it may follow, `None` is the beginning; empty: it belongs to no call.
+        after: kinds of the same call that it may follow, `None` is the beginning; empty: it belongs to no call. Of a tool
+            stages of `words.effects.LIFE`, with the kinds' names.
         needs: what its payload must hold (in a sealed ledger).
         says: what it means.
     """
@@ -115,6 +114,12 @@ _ONE: Final = (None,)
 _ASKED: Final = ("model_requested", "model_opened", "model_streamed")
 _TOOL: Final = ("call_id", "tool")
 
+
+def _tool(type: str, needs: tuple[str, ...], says: str) -> Row:
+    stages = tuple(None if stage is None else stage.replace(".", "_") for stage in LIFE[type])
+    return Row(type.replace(".", "_"), type, stages, needs, says)
+
+
 ROWS: Final[tuple[Row, ...]] = (
     Row("run_started", "run.started", (), ("budget_sha256", "contract_sha256"), "the run begins"),
     Row("run_finished", "run.finished", (), ("status",), "it has ended"),
@@ -126,31 +131,21 @@ ROWS: Final[tuple[Row, ...]] = (
     Row("model_proposed", "model.responded", (None, *_ASKED), (), "it answered, and asks for tools"),
     Row("model_finished", "model.responded", (None, *_ASKED), (), "it answered, and asks for none"),
     Row("model_failed", "model.failed", _ASKED, ("call_id",), "it gave no answer"),
-    Row("tool_allowed", "tool.allowed", _ONE, (*_TOOL, "input_digest"), "a tool may run"),
-    Row("tool_denied", "tool.denied", (None, "tool_allowed", "tool_requested"), _TOOL, "a tool may not run"),
-    Row("tool_requested", "tool.requested", ("tool_allowed",), _TOOL, "the durable intent of a write"),
-    Row("tool_started", "tool.started", ("tool_allowed", "tool_requested", INTERRUPTED), _TOOL, "it runs"),
-    Row(
-        "tool_finished",
+    _tool("tool.allowed", (*_TOOL, "input_digest"), "a tool may run"),
+    _tool("tool.denied", _TOOL, "a tool may not run"),
+    _tool("tool.requested", _TOOL, "the durable intent of a write"),
+    _tool("tool.started", _TOOL, "it runs"),
+    _tool(
         "tool.finished",
-        ("tool_started", INTERRUPTED),
         (*_TOOL, "output_digest", "receipt_sha256"),
         "it has ended well; its receipt was in its place before",
     ),
-    Row(
-        "tool_failed",
-        "tool.failed",
-        ("tool_allowed", "tool_requested", "tool_started", INTERRUPTED),
-        _TOOL,
-        "it ended with an error",
-    ),
-    Row("tool_unknown", "tool.unknown", ("tool_requested", "tool_started", INTERRUPTED), _TOOL, "nobody saw its end"),
-    Row(
-        "tool_confirmed",
+    _tool("tool.failed", _TOOL, "it ended with an error"),
+    _tool("tool.unknown", _TOOL, "nobody saw its end"),
+    _tool(
         "tool.confirmed",
-        ("tool_requested", "tool_started", "tool_unknown", INTERRUPTED),
-        _TOOL,
-        "what became of a write whose end nobody saw",
+        (*_TOOL, "outcome", "how"),
+        "what became of it: `outcome` finished, failed or not_done, found out by `how` lookup or person; of `finished` there is a receipt",
     ),
     Row("retrieval_finished", "retrieval.finished", _ONE, ("call_id",), "documents were found"),
     Row("retrieval_failed", "retrieval.failed", _ONE, ("call_id",), "the search failed"),

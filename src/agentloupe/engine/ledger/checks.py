@@ -27,6 +27,7 @@ from agentloupe.ports.ledger import LedgerFolder
 from agentloupe.ports.pack import needs
 from agentloupe.ports.signing import Trust
 from agentloupe.words.canonical import Json, digest_bytes, digest_parts, loads
+from agentloupe.words.effects import HOWS, OUTCOMES, next_stage, stands_in
 from agentloupe.words.event import Head
 from agentloupe.words.jsontext import JsonFault
 from agentloupe.words.ledger import (
@@ -241,10 +242,19 @@ def _payload(found: Found) -> LedgerFault | None:
                 return found.at(line, "payload", f"its payload has no {name}, or one of a wrong type")
         if "finish_reason" in payload and kind in _ANSWERS and kind_of(KINDS[str(kind)].type, payload) != kind:
             return found.at(line, "payload", "its finish_reason is that of another kind")
+        if found.version and kind == "tool_confirmed" and not _is_finding(payload):
+            return found.at(line, "payload", "its outcome, or how it was found out, is not one of those that there are")
         if kind == "state_changed" and ("state" in payload) == ("name" in payload):
             return found.at(line, "payload", "its payload must have either state or name")
     return None
 
+
+def _is_finding(payload: Mapping[str, Json]) -> bool:
+    whole = payload.get("outcome") != "finished" or type(payload.get("output_digest")) is str
+    return payload.get("outcome") in OUTCOMES and payload.get("how") in HOWS and whole
+
+
+_AFTER_THE_END = frozenset({"run_erased", "tool_confirmed"})
 
 # --- lifecycle --------------------------------------------------------------------------------------------------------
 
@@ -259,11 +269,11 @@ def _lifecycle(found: Found) -> LedgerFault | None:
         assert isinstance(payload, dict)
         if (kind == "run_started") is not (number == 0):
             return found.at(line, "lifecycle", "run_started stands first, and nowhere else")
-        if ended and kind != "run_erased":
+        if ended and kind not in _AFTER_THE_END:
             return found.at(line, "lifecycle", "it stands behind the end of the run")
         ended = ended or kind in {"run_finished", "run_erased"}
         if kind == "attempt_started":
-            stages.update((call, INTERRUPTED) for call in started if stages[call] == "tool_started")
+            stages.update((call, INTERRUPTED) for call in started if stages[call] == "tool.started")
             started.clear()
         wrong = _step_of_call(kind, payload, stages, effects)
         if wrong is not None:
@@ -282,23 +292,25 @@ def _step_of_call(
     if not row.after or not isinstance(call, str):
         return None
     before = stages.get(call)
-    if before == "tool_allowed" and kind == "tool_finished" and _not_run(payload):
-        before = "tool_started"
-    if before not in row.after:
-        was = "has not begun" if before is None else f"is at {before}"
+    if row.of_tool:
+        stage = next_stage(
+            before,
+            row.type,
+            writes=effects.get(call) == "write",
+            stood_in=stands_in(payload.get("source"), payload.get("copied_source")),
+            outcome=payload.get("outcome"),
+        )
+    else:
+        stage = kind if before in row.after else None
+    if stage is None:
+        if kind == "tool_started" and before == "tool.allowed":
+            return f"call {call[:80]} writes, and starts without its tool_requested"
+        was = "has not begun" if before is None else f"is at {before.replace('.', '_')}"
         return f"call {call[:80]} {was}: {kind} cannot follow"
     if kind == "tool_allowed":
         effects[call] = payload.get("effect")
-    if kind == "tool_started" and effects.get(call) == "write" and before == "tool_allowed":
-        return f"call {call[:80]} writes, and starts without its tool_requested"
-    stages[call] = kind
+    stages[call] = stage
     return None
-
-
-def _not_run(payload: Mapping[str, Json]) -> bool:
-    """Whether a fork answered in the tool's place (cassette, stub, person ...): then nothing had to start."""
-    source = payload.get("source")
-    return (payload.get("copied_source") if source == "recorded" else source) not in (None, "live", "recorded")
 
 
 # --- receipts ---------------------------------------------------------------------------------------------------------
@@ -306,7 +318,7 @@ def _not_run(payload: Mapping[str, Json]) -> bool:
 
 def _receipts(found: Found) -> LedgerFault | None:
     calls = _tool_calls(found)
-    finished = {receipt_name(call): line for call, (line, _) in calls.items() if line["kind"] == "tool_finished"}
+    finished = {receipt_name(call): line for call, (line, said) in calls.items() if _went_well(str(line["kind"]), said)}
     for name, line in finished.items():
         if name not in found.folder.receipts:
             return found.at(line, "receipts", f"there is no {RECEIPTS}/{name}")
@@ -330,6 +342,11 @@ def _tool_calls(found: Found) -> dict[str, tuple[Line, Mapping[str, Json]]]:
     return calls
 
 
+def _went_well(kind: str, said: Mapping[str, Json]) -> bool:
+    """Whether a call whose last line is of this kind has a result, and so a receipt."""
+    return kind == "tool_finished" or (kind == "tool_confirmed" and said.get("outcome") == "finished")
+
+
 _MAY_HAVE_ONE = frozenset({"tool_finished", "tool_requested", "tool_started", "tool_unknown"})
 """Last kinds of calls that may have a receipt; all but the first lack their end: the run was interrupted."""
 
@@ -341,7 +358,7 @@ def _receipt(found: Found, name: str, call: tuple[str, Line, Mapping[str, Json]]
     call_id, line, said = call
     kind = str(line["kind"])
     place: dict[str, Any] = {"file": file, "sequence": line["seq"], "kind": kind, "guard": "receipts"}
-    if kind not in _MAY_HAVE_ONE and not (kind == "tool_confirmed" and "receipt_sha256" in said):
+    if kind not in _MAY_HAVE_ONE and not _went_well(kind, said):
         return LedgerFault(said="its call has no receipt: it did not finish", **place)
     data = found.folder.receipts[name]
     if "receipt_sha256" in said and said["receipt_sha256"] != digest_bytes(data):
@@ -352,7 +369,7 @@ def _receipt(found: Found, name: str, call: tuple[str, Line, Mapping[str, Json]]
         return LedgerFault(said=str(wrong), newer=wrong.newer, **place)
     agreed = {"call_id": call_id, "run_id": line["run_id"], "tool": said.get("tool")}
     agreed |= {"arguments_digest": said.get("input_digest"), "idempotency_key": said.get("idempotency_key")}
-    if kind == "tool_finished":
+    if _went_well(kind, said):
         agreed |= {"result_digest": said.get("output_digest"), "external_id": said.get("external_id")}
     for member, wanted in agreed.items():
         if receipt.get(member) != wanted and not (found.version == 0 and (wanted is None or member not in receipt)):

@@ -112,13 +112,19 @@ class _Added:
     def of(self, event: Event) -> Mapping[str, Json] | None:
         if event.type == "run.started":
             return self.first
-        if event.type == "tool.finished":
+        if _went_well(event):
             return {"receipt_sha256": digest_bytes(self.receipts[receipt_name(event.call_id or "")])}
         return None
 
 
+def _went_well(event: Event) -> bool:
+    return event.type == "tool.finished" or (
+        event.type == "tool.confirmed" and event.attrs.get("outcome") == "finished"
+    )
+
+
 def _receipts(events: Iterable[Event]) -> Iterator[tuple[str, bytes]]:
-    """Receipts of the tool calls that finished."""
+    """Receipts of the tool calls that finished, or were found to have."""
     said: dict[str, dict[str, Json]] = {}
     for event in events:
         if not event.type.startswith("tool."):
@@ -126,7 +132,7 @@ def _receipts(events: Iterable[Event]) -> Iterator[tuple[str, bytes]]:
         call = said.setdefault(event.call_id or "", {})
         call["arguments_digest"] = event.input_digest or call.get("arguments_digest")
         call |= {name: event.attrs[name] for name in ("external_id", "idempotency_key") if name in event.attrs}
-        if event.type == "tool.finished":
+        if _went_well(event):
             receipt = {"run_id": event.run_id, "call_id": event.call_id, "tool": event.name}
             yield (
                 receipt_name(event.call_id or ""),

@@ -60,8 +60,15 @@ _ANSWERS: Final = frozenset({"model_proposed", "model_finished"})
 _WORK: Final = (
     _ANSWERS
     | _OPENS
-    | (_CLOSES - {"tool_denied"})
-    | {"model_requested", "model_failed", "tool_allowed", "tool_unknown", "retrieval_finished", "retrieval_failed"}
+    | {
+        "tool_finished",
+        "tool_failed",
+        "model_requested",
+        "model_failed",
+        "tool_allowed",
+        "retrieval_finished",
+        "retrieval_failed",
+    }
     | {"call_finished", "call_failed", "span_started", "span_finished"}
 )
 _COUNTED: Final = _ANSWERS | _OPENS | _CLOSES | {"model_requested"}

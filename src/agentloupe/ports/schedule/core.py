@@ -19,7 +19,7 @@ import time
 from _thread import RLock as _RLock
 from _thread import allocate_lock
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from itertools import count
 from typing import Any, Final
@@ -280,6 +280,11 @@ class Schedule:
                 self.log("schedule.marked", "0", {"open": list[Json](sorted(self._told))})
                 self._overtaken |= self._told
                 self._told.clear()
+
+    def owes(self, ids: Collection[str]) -> None:
+        """These calls were told by an attempt that died before it handed them over: their turn is still to be noted."""
+        with self.lock:
+            self._overtaken.update(ids)
 
     def _hand_over(self, item: Item) -> None:
         follows = self.follows
