@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -19,6 +20,8 @@ from bench.timing import Batch, Sample, by_turns
 _TARGET_MS = 0.20
 _BATCH = 40
 _WITH_FSYNC = 20
+_PACED = 1_000
+_PAUSE_S = 0.001
 
 
 def _asked(count: int, series: Iterator[int]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
@@ -66,9 +69,10 @@ def _making(count: int) -> Batch:
 
 
 def measure(context: Context) -> Found:
-    """Engine alone, then through the client."""
+    """Engine alone, by itself and in a program that waits between its calls, then through the client."""
     found = Found()
     _alone(context, found)
+    _paced(context, found)
     _through_the_client(context, found)
     return found
 
@@ -119,6 +123,30 @@ def _alone(context: Context, found: Found) -> None:
             peers=(Peer("fsync of this disk", sync.median * 1e3),),
             paces=False,
             note="target: one fsync + 0.2 ms; survives loss of power; medians, since the disk is shared too",
+        )
+    )
+
+
+def _paced(context: Context, found: Found) -> None:
+    """Calls with a pause between them, by the wall clock: every 50 ms some of them are settled beside the program."""
+    session = opened(context.store("paced"))
+    took: list[float] = []
+    with ambient.inside(session.boundary):
+        for request, response in _asked(context.size(_PACED, 50), iter(range(10**9))):
+            began = time.perf_counter()
+            ask(request, response)
+            took.append(time.perf_counter() - began)
+            time.sleep(_PAUSE_S)
+    session.finished(None)
+    took.sort()
+    found.figures.append(
+        Figure(
+            row="recording",
+            name="a call in a program that waits 1 ms between calls, the slowest but one in a hundred",
+            unit="ms",
+            measured=took[len(took) * 99 // 100] * 1e3,
+            peers=(Peer("the mean", sum(took) / len(took) * 1e3), Peer("the median", took[len(took) // 2] * 1e3)),
+            note="by the wall clock: what the program waits for, settlements of earlier calls included",
         )
     )
 

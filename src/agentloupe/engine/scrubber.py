@@ -122,17 +122,17 @@ class Scrubber:
         if depth > self.DEPTH:
             return self._deep(value, found)
         changed: dict[str, Json] | None = None
-        clean = self._clean
+        clean, removed, withheld = self._clean, found.removed, found.withheld
         names = tuple(value)
         rules, long, odd = self._plans.get(names) or self._plan_of(names)
         for name, item, rule in zip(names, value.values(), rules):  # noqa: B905  # a strict zip takes longer
             kind = item.__class__
             if rule is None:
-                if (kind is str and item in clean) or kind in _NO_TEXT:
+                if kind in _NO_TEXT or (kind is str and (item in clean or self._passes(cast("str", item)))):
                     continue
             elif rule is _OPAQUE and kind is str:
                 continue
-            start = len(found.removed), len(found.withheld)
+            start = len(removed), len(withheld)
             if rule is None:
                 new = self._value(item, found, depth)
             else:
@@ -323,6 +323,15 @@ class Scrubber:
         return rule
 
     # --- texts --------------------------------------------------------------------------------------------------------
+
+    def _passes(self, text: str) -> bool:
+        """Whether a text is clean at a glance, as most are."""
+        if len(text) < _SHORTEST:
+            return True
+        if text[0] in _JSON_BEGINS or self._broken or self._look.at(text):
+            return False
+        self._remember(text)
+        return True
 
     def _text(self, text: str, found: Found, depth: int) -> str:
         if len(text) < _SHORTEST or is_opaque(text):

@@ -77,8 +77,8 @@ if hasattr(os, "register_at_fork"):
 def new_event_id() -> str:
     """A UUIDv7 (RFC 9562): 48 bits of milliseconds, then chance from the operating system."""
     chance = _pool.take(19)
-    time_ms = "%012x" % (time.time_ns() // 1_000_000)
-    return f"{time_ms[:8]}-{time_ms[8:]}-7{chance[:3]}-{_VARIANT[chance[3]]}{chance[4:7]}-{chance[7:]}"
+    time_ms = time.time_ns() // 1_000_000
+    return f"{time_ms >> 16:08x}-{time_ms & 0xFFFF:04x}-7{chance[:3]}-{_VARIANT[chance[3]]}{chance[4:7]}-{chance[7:]}"
 
 
 _VARIANT = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}

@@ -56,6 +56,7 @@ _UNPACK_BYTES = 1 << 30  # of text read for one value: a small hostile file can 
 _MARK = re.compile(rb'\{"\$(?:ref|list|esc)":')
 _REF = re.compile(rb'\{"\$ref":"([0-9a-f]{64})"\}')
 _LIST = b'{"$list":{'
+_MARKED = b'{"$ref":"'
 _LISTS = frozenset(SHARED_LISTS)
 
 
@@ -288,7 +289,7 @@ class Packer:
         digest = digest_bytes(text)
         if digest not in self._given:
             self._given.add(digest)
-            found = dict.fromkeys(_references(text))
+            found = dict.fromkeys(_references(text)) if _MARKED in text else ()
             self._new.append(Body(digest, text, tuple(found) if base is None else (base, *found)))
         return digest
 
@@ -519,7 +520,7 @@ def needs(data: bytes) -> tuple[str, ...]:
 
 
 def _references(text: bytes) -> list[str]:
-    if text[:1] == b'"' or b"$" not in text or b'{"$ref":"' not in text:
+    if text[:1] == b'"' or _MARKED not in text:
         return []  # a body that is a text holds no mark, whatever it says
     if b'{"$esc":' not in text:
         return [found.decode() for found in _REF.findall(text)]

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, Self, cast
 
 from agentloupe.ports.ids import new_span_id
 from agentloupe.ports.protocols import Boundary, Perform
@@ -38,22 +38,27 @@ __all__ = [
 ]
 
 
-class Place(NamedTuple):
-    """Where a call stands: fixed when the call is made, before anything is awaited.
-
-    `cause`: number of the event that brought the call about (the answer that asked for a tool), where that is known.
-    """
-
+class _Place(NamedTuple):
     lane: str
     n: int
     span_id: str
     parent_span_id: str | None
-    cause: int | None = None
+    cause: int | None
+    call_id: str
 
-    @property
-    def call_id(self) -> str:
-        """Unique in its run: the lane and the number of the call in it."""
-        return f"{self.lane}.{self.n}"
+
+class Place(_Place):
+    """Where a call stands: fixed when the call is made, before anything is awaited.
+
+    `cause`: number of the event that brought the call about (the answer that asked for a tool), where that is known.
+    `call_id`: unique in its run, the lane and the number of the call in it; asked for some ten times a call, so it is kept.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, lane: str, n: int, span_id: str, parent_span_id: str | None, cause: int | None = None) -> Self:
+        """With `call_id` made of the lane and the number."""
+        return _Place.__new__(cls, lane, n, span_id, parent_span_id, cause, f"{lane}.{n}")
 
 
 _strays: list[Boundary] = []

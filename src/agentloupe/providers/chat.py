@@ -127,9 +127,10 @@ def _tokens(usage: Mapping[str, Json], facts: dict[str, Json]) -> None:
         ("input_tokens", ("prompt_tokens", "input_tokens", "promptTokenCount")),
         ("output_tokens", ("completion_tokens", "output_tokens", "candidatesTokenCount")),
     ):
-        counts = [usage[n] for n in names if isinstance(usage.get(n), int) and not isinstance(usage[n], bool)]
-        if counts:
-            facts[ours] = counts[0]
+        for name in names:
+            if type(count := usage.get(name)) is int:
+                facts[ours] = count
+                break
 
 
 def endpoint_of(path: str) -> str:
@@ -155,12 +156,17 @@ def host_of(address: object) -> str:
 
 def provider_of(address: object) -> str:
     """Who answers at an address: a known name, or the host's."""
-    return _provider_of(str(address))
+    raw = getattr(address, "raw_host", None)  # of a client library's URL, whose whole text is slow to make
+    return _provider_at(raw.decode("latin-1")) if isinstance(raw, bytes) else _provider_of(str(address))
 
 
 @lru_cache(256)
 def _provider_of(address: str) -> str:
-    host = host_of(address)
+    return _provider_at(host_of(address))
+
+
+@lru_cache(256)
+def _provider_at(host: str) -> str:
     if host == "api.openai.com" or host.endswith(".api.openai.com"):
         return "openai"
     if host.endswith((".openai.azure.com", ".cognitiveservices.azure.com")):

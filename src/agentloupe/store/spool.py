@@ -85,6 +85,11 @@ class Spool:
         self._length += written
 
     @property
+    def length(self) -> int:
+        """Bytes of the file."""
+        return self._length
+
+    @property
     def gone(self) -> bool:
         """Whether there is no file to append to: none was made, or somebody has settled it and taken it away."""
         return self._file < 0 or os.fstat(self._file).st_nlink == 0

@@ -1,6 +1,10 @@
 """The writer of one run: what may wait waits in memory, what is committed goes to the run's spool, both are settled later.
 
-Settling folds what is sealed and puts it into the database, many appends in one transaction.
+Settling folds what is sealed and puts it into the database, many appends in one transaction. It goes on beside the program:
+whoever appends meanwhile writes to the spool and does not wait. Frames that are settled are passed over by whoever reads
+the file, so it is emptied when nothing new stands in it.
+
+Two locks, always taken in this order: whoever settles holds `_settling`; `_lock` guards what waits, and is held for moments.
 """
 
 from __future__ import annotations
@@ -38,6 +42,8 @@ KEPT_BYTES = 64_000_000
 """Bytes of bodies that are kept while the store cannot be written; beyond, the run loses some."""
 SPOOLED_BYTES = 256_000
 """An append with more bytes of bodies is settled at once, so that they are written only once."""
+SPOOL_BYTES = 8_000_000
+"""Bytes of the spool above which it is emptied, though a program that never rests has to wait for that."""
 _KNOWN = 200_000
 """Digests that are remembered as stored; beyond, the database is asked again."""
 _LAST = frozenset({"run.finished", "run.erased"})
@@ -91,6 +97,7 @@ class SqliteWriter:
         self._full = False
         self._linked: set[str] = set()
         self._reminders: deque[Callable[[], None]] = deque()
+        self._settling = plain.allocate_lock()
         self._lock = plain.allocate_lock()
         self._pid = os.getpid()
         self._closed = False
@@ -111,34 +118,47 @@ class SqliteWriter:
         """See `ports.RunWriter.append`."""
         self._check_process()
         with self._lock:
-            self._check_owner()
-            if not drafts and not bodies and not self._drafts:
-                return
-            linked = self._linked
-            new = [body for body in bodies if body.digest not in linked] if bodies else bodies
-            size = 0
-            for body in new:
-                size += len(body.data)
-            self._append(drafts, new, size, durability)
+            done = self._append(drafts, bodies, durability)
+        if not done:
+            with self._settling, self._lock:
+                self._append(drafts, bodies, durability, settles=True)
         if self._waiting or self._bytes:
             self._flusher.wake(self)
 
-    def _append(self, drafts: Sequence[Draft], bodies: Sequence[Body], size: int, durability: Durability) -> None:
+    def _append(
+        self, drafts: Sequence[Draft], bodies: Sequence[Body], durability: Durability, *, settles: bool = False
+    ) -> bool:
+        """`False`: nothing was done, since this has to be settled at once; only whoever `settles` may do that."""
+        self._check_owner()
+        if not drafts and not bodies and not self._drafts:
+            return True
+        linked = self._linked
+        new = [body for body in bodies if body.digest not in linked] if bodies else bodies
+        size = 0
+        for body in new:
+            size += len(body.data)
         waits = self._waiting + len(drafts) < GROUP_EVENTS and self._bytes + size < GROUP_BYTES
         if durability == "grouped" and waits:
             self._drafts += drafts
-            self._bodies += bodies
+            self._bodies += new
             self._waiting += len(drafts)
             self._bytes += size
-            return
+            return True
+        last = bool(drafts) and drafts[-1].type in _LAST
+        at_once = last or not waits or size > SPOOLED_BYTES or self._spool.gone
+        if at_once and not settles:
+            return False
         try:
-            self._commit(drafts, bodies, size, waits=waits, full=durability == "full")
+            self._commit(drafts, new, size, at_once=at_once, full=durability == "full")
         except LoupeError:
             # Whoever packed these bodies will refer to them without giving them again.
             if self._bytes + size <= KEPT_BYTES:
-                self._bodies += bodies
+                self._bodies += new
                 self._bytes += size
             raise
+        if at_once and not last:
+            self._spool.renew()
+        return True
 
     def remind(self, collect: Callable[[], None]) -> None:
         """See `ports.RunWriter.remind`."""
@@ -157,16 +177,24 @@ class SqliteWriter:
     def settle(self) -> None:
         """Puts everything into the database that waits. Raises like `append`."""
         self._check_process()
-        with self._lock:
-            if not self._closed:
-                self._settle()
+        with self._settling:
+            with self._lock:
+                if self._closed:
+                    return
+                if not self._all_spooled():
+                    self._settle()
+                    return
+                parts, bodies, full = self._spooled[:], self._spooled_bodies[:], self._full
+                self._full = False
+            if parts:
+                self._settle_beside(parts, bodies, full=full)
 
     def close(self) -> None:
         """See `ports.RunWriter.close`. In a fork of the owner's process it does nothing."""
         if self._pid != os.getpid():
             return
         self._remind()
-        with self._lock:
+        with self._settling, self._lock:
             if self._closed:
                 return
             self._settle()
@@ -197,17 +225,14 @@ class SqliteWriter:
 
     # --- committing ---------------------------------------------------------------------------------------------------
 
-    def _commit(self, drafts: Sequence[Draft], bodies: Sequence[Body], size: int, *, waits: bool, full: bool) -> None:
+    def _commit(self, drafts: Sequence[Draft], bodies: Sequence[Body], size: int, *, at_once: bool, full: bool) -> None:
         """Lets these drafts and those in memory survive the process. On an error none of them is written."""
         if full or not self._spooled:  # within 50 ms they are settled, which looks too
             self._db.same_file()
         sealed = seal_drafts(self.run_id, self._head, [*self._drafts, *drafts] if self._drafts else drafts)
         new = [*self._bodies, *bodies]
-        last = bool(drafts) and drafts[-1].type in _LAST
-        if last or not waits or size > SPOOLED_BYTES or self._spool.gone:
+        if at_once:
             self._put([*self._spooled, sealed], [*self._spooled_bodies, *new], full=full or self._full)
-            if not last:
-                self._spool.renew()
             return
         self._spool.append(sealed, new, sync=full)
         self._spooled.append(sealed)
@@ -218,7 +243,37 @@ class SqliteWriter:
         self._waiting += len(drafts)
         self._bytes += size
 
+    def _all_spooled(self) -> bool:
+        """Whether all that waits is in the spool; what waits in memory goes there now, unless it is much."""
+        if self._drafts and sum(len(body.data) for body in self._bodies) <= SPOOLED_BYTES and not self._spool.gone:
+            with suppress(LoupeError):  # the database may still take it
+                self._commit((), (), 0, at_once=False, full=False)
+        return not (self._drafts or self._bodies)
+
     # --- settling -----------------------------------------------------------------------------------------------------
+
+    def _settle_beside(self, parts: Sequence[Sealed], bodies: Sequence[Body], *, full: bool) -> None:
+        """Settles the first parts of what is spooled, while others append."""
+        try:
+            self._write(parts, bodies, full=full)
+        except OwnerAlive:  # or somebody settled what was appended since, too
+            with self._lock:
+                self._full = self._full or full
+                self._settle()
+            return
+        except BaseException:
+            with self._lock:
+                self._full = self._full or full
+            raise
+        with self._lock:
+            self._spooled = self._spooled[len(parts) :]
+            self._spooled_bodies = self._spooled_bodies[len(bodies) :]
+            self._waiting -= sum(len(part.events) for part in parts)
+            self._bytes -= sum(len(body.data) for body in bodies)
+            if not self._spooled:
+                self._spool.renew()
+            elif self._spool.length > SPOOL_BYTES:
+                self._settle()
 
     def _settle(self) -> None:
         if self._drafts:
@@ -232,7 +287,17 @@ class SqliteWriter:
         self._spool.renew()
 
     def _put(self, parts: Sequence[Sealed], bodies: Sequence[Body], *, full: bool) -> None:
-        """The transaction: everything or nothing; on success nothing waits any more.
+        """Writes all there is; on success nothing waits any more."""
+        try:
+            self._head = self._write(parts, bodies, full=full)
+        except OwnerAlive as lost:
+            self._lost = lost
+            raise
+        self._drafts, self._bodies, self._spooled, self._spooled_bodies = [], [], [], []
+        self._waiting, self._bytes, self._full = 0, 0, False
+
+    def _write(self, parts: Sequence[Sealed], bodies: Sequence[Body], *, full: bool) -> Head:
+        """The transaction: everything or nothing. Returns the end of what is settled.
 
         What survives a loss of power in the spool must do so in the database before the spool is emptied.
         """
@@ -244,29 +309,24 @@ class SqliteWriter:
         delta = fold.take()
         row = self._projection.row(delta.run)
         prepared = body_rows.prepare(bodies, self._linked)
-        try:
-            with self._db.transaction(full=full) as conn:
-                done = self._settled_by_others(conn, sealed)
-                self._move_head(conn, sealed.head, row)
-                reach("settle.after_head")
-                linked = self._put_bodies(conn, sealed.events, prepared)
-                reach("settle.after_bodies")
-                put_events(conn, self._rid, after(sealed, done))
-                reach("settle.after_events")
-                change = self._projection.write(conn, delta)
-                reach("settle.before_commit")
-        except OwnerAlive as lost:
-            self._lost = lost
-            raise
+        with self._db.transaction(full=full) as conn:
+            done = self._settled_by_others(conn, sealed)
+            self._move_head(conn, sealed.head, row)
+            reach("settle.after_head")
+            linked = self._put_bodies(conn, sealed.events, prepared)
+            reach("settle.after_bodies")
+            put_events(conn, self._rid, after(sealed, done))
+            reach("settle.after_events")
+            change = self._projection.write(conn, delta)
+            reach("settle.before_commit")
         reach("settle.after_commit")
         self._projection.keep(change, delta.run)
         self._fold, self._status = fold, delta.run.status
-        self._head = self._settled = sealed.head
+        self._settled = sealed.head
         if len(self._linked) > _KNOWN:
             self._linked = set()
         self._linked |= linked
-        self._drafts, self._bodies, self._spooled, self._spooled_bodies = [], [], [], []
-        self._waiting, self._bytes, self._full = 0, 0, False
+        return sealed.head
 
     def _settled_by_others(self, conn: Connection, sealed: Sealed) -> Head:
         """Where the database's events of this run end: further on than we left them, if somebody took us for dead.

@@ -236,12 +236,17 @@ class _Binder:
         names = list(self._signature.parameters.values())
         self._rest = next((p.name for p in names if p.kind is p.VAR_KEYWORD), None)
         self._self = names[0].name if names and names[0].name in ("self", "cls") else None
-        simple = all(p.kind is p.POSITIONAL_OR_KEYWORD for p in names)
-        self._names = frozenset(p.name for p in names) if simple and self._self is None else None
+        simple = self._self is None and all(p.kind is p.POSITIONAL_OR_KEYWORD for p in names)
+        self._order = tuple(p.name for p in names)
+        self._names = frozenset(self._order) if simple else None
+        self._needed = sum(p.default is p.empty for p in names)
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, object]:
-        if not args and self._names is not None and kwargs.keys() <= self._names:
-            return kwargs
+        if self._names is not None:
+            if not args and kwargs.keys() <= self._names:
+                return kwargs
+            if not kwargs and self._needed <= len(args) <= len(self._order):
+                return dict(zip(self._order, args))  # noqa: B905  # what is left out has its default
         try:
             named: dict[str, object] = dict(self._signature.bind(*args, **kwargs).arguments)
         except TypeError:

@@ -130,6 +130,7 @@ FINAL_TYPES: frozenset[str] = frozenset(
 
 
 _NO_BODIES: Mapping[str, str] = Nothing()
+_DIGESTS = ("input_digest", "output_digest")
 
 
 class Said(TypedDict, total=False):
@@ -241,8 +242,9 @@ class Draft:
 
     def digests(self) -> tuple[str, ...]:
         """Digests of all bodies that this event names."""
-        named = (self.input_digest, self.output_digest, *self.bodies.values())
-        return tuple(digest for digest in named if digest is not None)
+        said = vars(self)
+        found = [said[name] for name in _DIGESTS if name in said]
+        return (*found, *said["bodies"].values()) if "bodies" in said else tuple(found)
 
 
 @dataclass(frozen=True, kw_only=True, init=False, eq=False)

@@ -35,7 +35,11 @@ class AskedTool:
 
 def asked_tools(answer: Json) -> list[AskedTool]:
     """The tools that an answer asks for, in order."""
-    return [*_chat_calls(answer), *_item_calls(_listed(answer, "output")), *_block_calls(_listed(answer, "content"))]
+    found = list(_chat_calls(answer))
+    if isinstance(answer, dict):
+        found += _item_calls(_listed(answer, "output")) if "output" in answer else ()
+        found += _block_calls(_listed(answer, "content")) if "content" in answer else ()
+    return found
 
 
 def newest_results(request: Json) -> list[tuple[str, Json]]:

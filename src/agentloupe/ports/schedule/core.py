@@ -164,11 +164,12 @@ class Schedule:
         if self.spare:  # the order is used up: what was due meanwhile is an input like any other
             self.items |= self.spare
             self.spare.clear()
+        idle = self.idle
         for item in list(self.items.values()):  # as they have arrived
-            if item.dead():
+            if item.loop is None or item.loop is loop or item.loop in idle:
+                if not item.dead():
+                    return item
                 del self.items[item.id]
-            elif item.loop is None or item.loop is loop or item.loop in self.idle:
-                return item
         return None
 
     def _spare(self, loop: Any) -> Item | None:
