@@ -77,6 +77,19 @@ def test_a_store_that_was_named_and_is_not_there_is_an_error(
     assert not (empty / "typo.db").exists()
 
 
+def test_the_command_line_goes_over_variables_and_these_over_the_file(
+    db: Path, cli: Command, weather: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (db.parent / "loupe.toml").write_text('db = "file.db"\n')
+    monkeypatch.setenv("LOUPE_DB", str(db.parent / "variable.db"))
+    assert "variable.db" in cli("list").err
+    assert weather in cli.ok("list", "--db", str(db))
+    monkeypatch.delenv("LOUPE_DB")
+    assert weather not in cli.ok("list")
+    (db.parent / "file.db").write_bytes(db.read_bytes())
+    assert weather in cli.ok("list")
+
+
 # --- show -------------------------------------------------------------------------------------------------------------
 
 

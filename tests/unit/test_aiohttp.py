@@ -414,3 +414,32 @@ def test_a_websocket_passes_untouched() -> None:
         done = loupe.record(worker)
         assert done.result == "400"
         assert [s.kind for s in loupe.open_store().steps(done.run_id)] == ["agent"]
+
+
+def test_a_fork_sends_what_was_changed() -> None:
+    asked: list[tuple[str, Any]] = []
+
+    def app(request: HttpRequest) -> HttpReply:
+        asked.append((request.query, json.loads(request.body)))
+        return HttpReply(200, PARTS[0] + PARTS[-1], {"content-type": "text/event-stream"})
+
+    with serve(app) as server:
+
+        @loupe.agent
+        async def worker() -> str:
+            async with _session() as session:
+                said: list[str] = []
+                for text in ("one", "two"):
+                    messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": text}]
+                    body = {"model": "m", "messages": messages, "stream": True}
+                    async with session.post(f"{server.url}/v1/chat/completions?x=1", json=body) as response:
+                        said.append((await response.read()).decode())
+                return "".join(said)
+
+        done = loupe.record(worker)
+        made = loupe.fork(done.run_id, worker, from_step=2, system_prompt="Be long.")
+    assert [run.status for run in made.candidates] == ["ok"]
+    assert len(asked) == 3
+    query, body = asked[-1]
+    assert query == "x=1"
+    assert body == {**asked[1][1], "messages": [{"role": "system", "content": "Be long."}, asked[1][1]["messages"][1]]}

@@ -8,6 +8,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,10 @@ from agentloupe.providers.loopback import HttpReply, HttpRequest, json_reply, se
 from agentloupe.providers.model_urls import asks_with, at_model, may_ask
 from agentloupe.store import open_url
 from agentloupe.verbs.clients import wrapping_clients
+from agentloupe.verbs.forkchild import fork_command
 from agentloupe.verbs.isolated import replay_command
 from agentloupe.verbs.replaying import replay
+from agentloupe.verbs.resuming import resume_command
 from agentloupe.verbs.running import run_recorded
 
 CHAT: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
@@ -337,3 +340,39 @@ def test_a_program_without_a_line_of_loupe(server: Server, workdir: Path) -> Non
     report = replay_command(ran.runs[0], ["python", "raw.py", server.url], store=db)
     assert report.passed, report
     assert len(server.asked) == 5
+
+
+KILLED = """
+import os, signal, sys, httpx
+url = sys.argv[1]
+ask = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
+print(httpx.post(url + "/mine", json={"q": 1}).status_code)
+if os.environ.get("DIES"):
+    os.kill(os.getpid(), signal.SIGKILL)
+print(httpx.post(url + "/v1/chat/completions", json=ask).status_code)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="kills a process")
+def test_addresses_of_ones_own_are_remembered_for_resume_and_fork(
+    server: Server, workdir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever goes on with the run, or forks it, gives no addresses: what was asked there is not asked again."""
+    (workdir / "raw.py").write_text(KILLED)
+    command = ["python", "raw.py", server.url]
+    db = str(workdir / "x.db")
+    monkeypatch.setenv("DIES", "yes")
+    killed = run_recorded(command, db=db, model_urls=[f"{server.url}/mine"])
+    assert killed.code != 0
+    assert [request.path for request in server.asked] == ["/mine"]
+    monkeypatch.delenv("DIES")
+    with closing(open_url(db, create=False)) as store:
+        (run,) = [run.id for run in store.runs()]
+    resumed = resume_command(run, command, store=db)
+    assert resumed.exit_code == 0
+    assert [request.path for request in server.asked] == ["/mine", "/v1/chat/completions"]
+    with closing(open_url(db, create=False)) as store:
+        (step,) = [step.idx for step in store.steps(run) if step.kind == "llm"]
+        made = fork_command(run, command, from_step=step, store=store)
+        assert [one.status for one in made.candidates] == ["ok"]
+    assert [request.path for request in server.asked] == ["/mine", *["/v1/chat/completions"] * 2]

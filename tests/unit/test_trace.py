@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import httpx
 import pytest
 import requests
@@ -341,7 +342,15 @@ def by_requests(url: str) -> object:
         return session.post(f"{url}/chat/completions", json=BODY).json()
 
 
-WAYS = [by_sdk, by_httpx, by_requests]
+async def by_aiohttp(url: str) -> object:
+    async with (
+        aiohttp.ClientSession(middlewares=[loupe.aiohttp_middleware()]) as session,
+        session.post(f"{url}/chat/completions", json=BODY) as response,
+    ):
+        return await response.json()
+
+
+WAYS = [by_sdk, by_httpx, by_requests, by_aiohttp]
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
