@@ -1,9 +1,10 @@
-"""Pictures of every screen: `python -m tests.e2e.shots [FOLDER]`, or `make page-shots`."""
+"""Pictures of every screen: `python -m tests.e2e.shots [FOLDER]`, or `make page-shots`, which also makes those of the docs anew."""
 
 from __future__ import annotations
 
 import sys
 import tempfile
+from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
@@ -90,8 +91,40 @@ def taken(browser: Browser, served: Served, made: Mapping[str, str], world: Worl
     return len(SCREENS) * len(LOOKS)
 
 
+GUIDE: Final = {
+    "page": "run",
+    "fork": "fork",
+    "evidence": "run-evidence",
+    "events": "events",
+    "effects": "effects-settle",
+}
+"""Pictures of the docs, by the screens that they show."""
+
+# The browser itself makes them smaller: it writes the same pixels in a form that takes less than half of the room.
+_REDUCED: Final = """async picture => {
+    const shown = await createImageBitmap(await (await fetch(`data:image/png;base64,${picture}`)).blob());
+    const canvas = Object.assign(document.createElement('canvas'), { width: shown.width, height: shown.height });
+    canvas.getContext('2d').drawImage(shown, 0, 0);
+    return canvas.toDataURL('image/webp', 0.75).split(',')[1];
+}"""
+
+
+def reduced(browser: Browser, taken_in: Path, to: Path) -> int:
+    """Writes the pictures of the docs from those that were taken, reduced; how many bytes they have together."""
+    theme, language, width = LOOKS[0]
+    page = browser.new_page()
+    total = 0
+    for name, screen in GUIDE.items():
+        whole = (taken_in / f"{screen}-{theme}-{language}-{width}.png").read_bytes()
+        small = b64decode(page.evaluate(_REDUCED, b64encode(whole).decode()))
+        (to / f"{name}.webp").write_bytes(small)
+        total += len(small)
+    page.close()
+    return total
+
+
 def main(folder: Path) -> int:
-    """Makes the runs, serves them, takes the pictures; the exit code."""
+    """Makes the runs, serves them, takes the pictures, and writes those of the docs; the exit code."""
     if (lacking := missing()) is not None:
         print(f"page-shots: {lacking}", file=sys.stderr)
         return 3
@@ -113,6 +146,9 @@ def main(folder: Path) -> int:
             browsing() as browser,
         ):
             print(f"page-shots: {taken(browser, served, made_of, world, folder)} pictures in {folder}")
+            pictures = ROOT / "docs" / "pictures"
+            kilobytes = reduced(browser, folder, pictures) / 1000
+            print(f"page-shots: {len(GUIDE)} pictures of the docs in {pictures}, {kilobytes:.0f} kB")
     return 0
 
 

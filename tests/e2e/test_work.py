@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from contextlib import closing
 from pathlib import Path
+from platform import python_version
+from typing import Any, cast
 
 from playwright.sync_api import Browser, Page, expect
 
@@ -31,6 +33,52 @@ def test_a_report_shows_the_first_divergence_from_both_sides(page: Page, server:
     page.keyboard.press("o")
     expect(page).to_have_url(re.compile(f"/runs/{work.run}.*step=1"))
     expect(page.get_by_role("link", name=re.compile("replay"))).to_have_count(1)
+
+
+def _report(store: Store, work: Work, job: str, **changes: Any) -> str:
+    """The report of the replay that diverged, with other members, as a job of its own; its id."""
+    jobs, me = jobs_in(store), Worker(id=f"worker-{job}", owner=this_process(), agents=())
+    done = jobs.get(work.diverged)
+    assert done is not None
+    assert isinstance(done.result, dict)
+    jobs.add(Job(id=job, kind="replay", spec={}, runs=(), parent=work.run, needs=f"agent:{job}"))
+    assert jobs.take(me, [f"agent:{job}"]) is not None
+    jobs.tell(job, me.id, status="done", result={**done.result, **changes})
+    return job
+
+
+def test_a_report_shows_the_code_what_is_left_over_and_what_it_was_recorded_with(
+    page: Page, server: Served, work: Work, store: Store, folder: Path
+) -> None:
+    (folder / "agent.py").write_text("".join(f"step_{n}()\n" for n in range(1, 21)))
+    done = jobs_in(store).get(work.diverged)
+    assert done is not None
+    assert isinstance(done.result, dict)
+    caller = {"file": str(folder / "agent.py"), "line": 10}
+    divergence: Any = {**cast("dict[str, Any]", done.result["divergence"]), "caller": caller}
+    server.show(page, f"/replays/{_report(store, work, 'job-shown', divergence=divergence)}")
+    code = page.get_by_role("region", name="The code that made the call")
+    expect(code.locator(".hit")).to_contain_text("step_10()")
+    expect(code).to_contain_text("step_14()")
+    expect(code).not_to_contain_text("step_15()")
+    expect(page.get_by_text("Left over: 6 events")).to_be_visible()
+    expect(page.get_by_text("Offline, 1 of 8 events")).to_be_visible()
+    made = page.get_by_role("complementary").filter(has_text="Recorded with")
+    expect(made).to_contain_text(f"Python{python_version()}")
+    page.get_by_role("link", name="3", exact=True).click()
+    expect(page).to_have_url(re.compile("/events.*event=3"))
+
+
+def test_a_damaged_recording_is_never_called_diverged(page: Page, server: Served, work: Work, store: Store) -> None:
+    bad: dict[str, Any] = {"kind": "corrupt", "sequence": 4, "message": "event 4 is not what was sealed"}
+    none = dict.fromkeys(("lane", "n", "step", "expected", "actual", "caller", "last_agreeing", "suggestion"))
+    divergence = {**none, "changes": [], "more_changes": False, "candidates": [], "hints": [], **bad}
+    levels = dict.fromkeys(("flow", "state", "content"))
+    changes: dict[str, Any] = {"verdict": "damaged", "exit_code": 2, "levels": levels, "divergence": divergence}
+    server.show(page, f"/replays/{_report(store, work, 'job-damaged', **changes)}")
+    expect(page.get_by_role("status").filter(has_text="The recording itself is not whole.")).to_be_visible()
+    expect(page.get_by_text("first bad event: 4")).to_be_visible()
+    expect(page.get_by_text(re.compile("diverged"))).to_have_count(0)
 
 
 def test_a_replay_that_agrees_says_what_was_judged(page: Page, server: Served, work: Work) -> None:

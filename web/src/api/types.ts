@@ -66,6 +66,7 @@ export type Reports = Schemas['ReportPage'];
 export type Settings = Schemas['SettingsDocument'];
 export type SettingsChange = Schemas['SettingsBody'];
 export type Report = Schemas['Report'];
+export type ReportDetail = Schemas['ReportDetail'];
 export type Workers = Schemas['Workers'];
 export type Verdict = Schemas['Verdict'];
 export type About = Schemas['About'];

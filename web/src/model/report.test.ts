@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { fates, isDamaged, marks, type ReplayReport, reportIn } from './report';
+import { fates, isDamaged, marks, type ReplayReport, recordedWith, reportIn } from './report';
 
 const REPORT = {
   run_id: 'shop-1',
@@ -8,6 +8,20 @@ const REPORT = {
   consumed: 20,
   divergence: { kind: 'input_changed', sequence: 21 },
 } as unknown as ReplayReport;
+
+describe('what a run was recorded with', () => {
+  it('is told as far as its snapshot knows', () => {
+    const git = { commit: '0123456789abcdef', dirty: true };
+    expect(recordedWith({ python: '3.11.7', git, distributions: { digest: 'ab', count: 2 } })).toEqual({
+      python: '3.11.7',
+      commit: '0123456789',
+      changed: true,
+      packages: 2,
+    });
+    expect(recordedWith({ git: null })).toEqual({ python: null, commit: null, changed: false, packages: null });
+    expect(recordedWith(null)).toBeNull();
+  });
+});
 
 describe('a report', () => {
   it('is taken only where it is one', () => {

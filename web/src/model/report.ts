@@ -1,4 +1,5 @@
 import type { PlaceChange } from './diff';
+import { membersOf } from './request';
 
 /** One side of a divergence: the recorded call, or the one that was made. */
 export interface Side {
@@ -89,6 +90,28 @@ export function marks(report: ReplayReport, tall: ReadonlySet<number>, width = 2
       tall: each === 1 && tall.has(first),
     };
   });
+}
+
+/** What a snapshot says of the place where a run was recorded, in short; what it does not know is left out. */
+export interface Recorded {
+  readonly python: string | null;
+  readonly commit: string | null;
+  readonly changed: boolean;
+  readonly packages: number | null;
+}
+
+export function recordedWith(snapshot: unknown): Recorded | null {
+  const found = membersOf(snapshot);
+  if (!found) return null;
+  const git = membersOf(found['git']);
+  const commit = git?.['commit'];
+  const count = membersOf(found['distributions'])?.['count'];
+  return {
+    python: typeof found['python'] === 'string' ? found['python'] : null,
+    commit: typeof commit === 'string' ? commit.slice(0, 10) : null,
+    changed: git?.['dirty'] === true,
+    packages: typeof count === 'number' ? count : null,
+  };
 }
 
 /** How many events agreed, are the divergence, and are left over; together all of them. */

@@ -13,6 +13,7 @@ from agentloupe.ports.ambient import now, random_hex
 from agentloupe.ports.jobs import Answered, Job, JobStatus
 from agentloupe.server.context import CalledFrom, Context, First, Here, RunId
 from agentloupe.server.documents import page
+from agentloupe.server.excerpt import lines_around
 from agentloupe.server.jobs import JobFeed, command_for, job_document, jobs_of, replays_of, worker_of
 from agentloupe.server.reply import reply
 from agentloupe.server.routes.stream import EVENTS, LastEventId
@@ -208,13 +209,22 @@ def reports(
     return reply(page([_report(job) for job in done], total, first))
 
 
-@router.get("/reports/{job_id}", response_model=schemas.Report)
+@router.get("/reports/{job_id}", response_model=schemas.ReportDetail)
 def one_report(here: Here, job_id: JobId) -> Response:
     """One replay, with its first divergence from both sides."""
     job = _found(here, job_id)
     if job.kind != "replay" or job.status != "done":
         raise NotFound(f"job {job_id!r} has no report", reason="no_report")
-    return reply(_report(job))
+    return reply({**_report(job), "source": _source(here, job)})
+
+
+def _source(here: Context, job: Job) -> list[dict[str, Any]] | None:
+    report = job.result if isinstance(job.result, dict) else {}
+    divergence = report.get("divergence")
+    caller = divergence.get("caller") if isinstance(divergence, dict) else None
+    return (
+        lines_around(here.settings.root, caller.get("file"), caller.get("line")) if isinstance(caller, dict) else None
+    )
 
 
 def _report(job: Job) -> dict[str, Any]:

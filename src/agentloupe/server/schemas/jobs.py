@@ -210,6 +210,21 @@ class Report(Document):
     report: Json | None
 
 
+class SourceLine(Document):
+    """A line of the user's own code."""
+
+    number: int = Field(description="Number of the line, from 1.")
+    text: str
+
+
+class ReportDetail(Report):
+    """One replay, with the code that made the call at which it parted."""
+
+    source: list[SourceLine] | None = Field(
+        description="Lines around the caller of the first divergence, as the project's file stands now; null: it is not there."
+    )
+
+
 class ReportPage(Page[Report]):
     """Replays that were done, newest first."""
 

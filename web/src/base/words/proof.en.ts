@@ -136,4 +136,14 @@ export const proof = {
   'effects.resume': 'When no effect of the run is open, it can go on:',
   'effects.ownerAlive': 'The process of the run lives and may see the end itself. Wait for it, or end it.',
   'effects.already': 'Somebody has said so already; what was written first stays.',
+
+  // more of a replay report
+  'report.code': 'The code that made the call',
+  'report.codeSay': 'As the file stands now.',
+  'report.seen': 'Offline, {n} of {total} events',
+  'report.leftOver': ['Left over: {n} event', 'Left over: {n} events, the first of them'],
+  'report.recordedWith': 'Recorded with',
+  'report.commit': 'commit',
+  'report.uncommitted': '+ changes',
+  'report.packages': 'packages',
 } as const;

@@ -132,4 +132,13 @@ export const proof: Readonly<Record<keyof typeof en, Phrase>> = {
   'effects.resume': '此运行没有未决的外部影响时，可以继续：',
   'effects.ownerAlive': '此运行的进程仍在，可能会自己看到结尾。请等待，或结束该进程。',
   'effects.already': '已有人说明；先写入的内容保留。',
+
+  'report.code': '发出该调用的代码',
+  'report.codeSay': '文件现在的内容。',
+  'report.seen': '离线，{total} 个事件中的 {n} 个',
+  'report.leftOver': '剩余 {n} 个事件，前几个为',
+  'report.recordedWith': '录制时的环境',
+  'report.commit': '提交',
+  'report.uncommitted': '+ 改动',
+  'report.packages': '软件包',
 };

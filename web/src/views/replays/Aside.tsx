@@ -1,9 +1,13 @@
+import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import type { ReactNode } from 'react';
+import { address, get, path } from '../../api/client';
+import type { EventPage, RunDetail } from '../../api/types';
 import { useWords } from '../../base/words';
-import { LEVELS, type Level, type ReplayReport } from '../../model/report';
+import { fates, LEVELS, type Level, type ReplayReport, recordedWith } from '../../model/report';
 import { Icon, type Sign } from '../../widgets/Icon';
-import { Command, RunText } from '../../widgets/text';
+import { CoverageTag } from '../../widgets/tags';
+import { Command, Count, RunText, Unknown } from '../../widgets/text';
 
 interface AsideProps {
   readonly report: ReplayReport;
@@ -18,6 +22,8 @@ export function Aside({ report, command }: AsideProps) {
       <Near report={report} />
       <LastAgreed report={report} />
       <Judged report={report} />
+      <LeftOver report={report} />
+      <RecordedWith run={report.run_id} />
       {report.notes.length > 0 && (
         <Part title={t('report.notes')}>
           <ul className="know">
@@ -112,6 +118,7 @@ function Judged({ report }: { readonly report: ReplayReport }) {
             {t(`report.level.${level}`)}: {t(`report.fate.${fate(level)}`)}
           </Known>
         ))}
+        <Known sign="info">{t('report.seen', { n: report.consumed, total: report.events })}</Known>
         <Known sign="lock">{t('report.nothingRun')}</Known>
         {report.not_covered.map(what => (
           <Known key={what} sign="info">
@@ -119,6 +126,75 @@ function Judged({ report }: { readonly report: ReplayReport }) {
           </Known>
         ))}
       </ul>
+    </Part>
+  );
+}
+
+const FEW = 3;
+
+/** The first recorded events behind the divergence that the replay did not come to. */
+function LeftOver({ report }: { readonly report: ReplayReport }) {
+  const { t } = useWords();
+  const { left } = fates(report);
+  const at = (report.divergence?.sequence ?? report.events) + 1;
+  const found = useQuery({
+    queryKey: ['events', report.run_id, 'left', at],
+    queryFn: ({ signal }) =>
+      get<EventPage>(address(path`/api/runs/${report.run_id}/events`, { at, limit: FEW }), signal),
+    enabled: left > 0,
+  });
+  if (left === 0 || !found.data) return null;
+  return (
+    <Part title={t('report.leftOver', { n: left })}>
+      <table className="ev">
+        <tbody>
+          {found.data.items.map(event => (
+            <tr key={event.sequence}>
+              <td className="r">
+                <Link to="/runs/$id/events" params={{ id: report.run_id }} search={{ event: event.sequence }}>
+                  {event.sequence}
+                </Link>
+              </td>
+              <td>{event.type}</td>
+              <td className="dim">
+                <RunText>{event.name ?? ''}</RunText>
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </Part>
+  );
+}
+
+/** What the recording covers, and what it was made with; a replay with anything else may part for that. */
+function RecordedWith({ run }: { readonly run: string }) {
+  const { t } = useWords();
+  const found = useQuery({
+    queryKey: ['run', run],
+    queryFn: ({ signal }) => get<RunDetail>(path`/api/runs/${run}`, signal),
+  });
+  if (!found.data) return null;
+  const made = recordedWith(found.data.snapshot);
+  return (
+    <Part title={t('report.recordedWith')}>
+      <dl className="kv">
+        <dt>{t('run.coverage')}</dt>
+        <dd>
+          <CoverageTag coverage={found.data.coverage} />{' '}
+          {found.data.coverage_notes.length > 0 && <RunText>{found.data.coverage_notes.join(' · ')}</RunText>}
+        </dd>
+        <dt>Python</dt>
+        <dd>{made?.python ?? <Unknown />}</dd>
+        <dt>{t('report.commit')}</dt>
+        <dd className="mono">
+          {made?.commit ?? <Unknown />} {made?.changed && t('report.uncommitted')}
+        </dd>
+        <dt>{t('report.packages')}</dt>
+        <dd>
+          <Count value={made?.packages} />
+        </dd>
+      </dl>
     </Part>
   );
 }

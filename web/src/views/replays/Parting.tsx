@@ -1,3 +1,4 @@
+import type { ReportDetail } from '../../api/types';
 import { jsonText } from '../../base/json';
 import { useWords } from '../../base/words';
 import { type PlaceChange, wordsApart } from '../../model/diff';
@@ -8,8 +9,13 @@ import { Kind, type KindName } from '../../widgets/tags';
 import { Copy, RunText } from '../../widgets/text';
 import { kindOf } from './Tape';
 
+interface PartingProps {
+  readonly report: ReplayReport;
+  readonly source: ReportDetail['source'];
+}
+
 /** The first divergence with both sides, its likely cause, and the line that made it. */
-export function Parting({ report }: { readonly report: ReplayReport }) {
+export function Parting({ report, source }: PartingProps) {
   const { t } = useWords();
   const { divergence, message } = report;
   return (
@@ -41,10 +47,31 @@ export function Parting({ report }: { readonly report: ReplayReport }) {
             <span className="grow" />
             <Copy text={`${divergence.caller.file}:${divergence.caller.line}`} />
           </div>
+          {source && <Source lines={source} hit={divergence.caller.line} />}
         </section>
       )}
       {report.expected_differences.length > 0 && <Meant differences={report.expected_differences} />}
     </div>
+  );
+}
+
+/** The code around the line that made the call, as its file stands now. */
+function Source({ lines, hit }: { readonly lines: NonNullable<ReportDetail['source']>; readonly hit: number }) {
+  const { t } = useWords();
+  return (
+    <>
+      <section className="src" aria-label={t('report.code')}>
+        {lines.map(({ number, text }) => (
+          <div key={number} className={number === hit ? 'hit' : undefined}>
+            <span>{number}</span>
+            <span>
+              <RunText>{text}</RunText>
+            </span>
+          </div>
+        ))}
+      </section>
+      <p className="note">{t('report.codeSay')}</p>
+    </>
   );
 }
 

@@ -1,7 +1,7 @@
 import { useQuery } from '@tanstack/react-query';
 import { getRouteApi, Link, useNavigate } from '@tanstack/react-router';
 import { get, path } from '../../api/client';
-import type { Report } from '../../api/types';
+import type { ReportDetail } from '../../api/types';
 import { moment, zone } from '../../base/format';
 import { type Hint, useKeys } from '../../base/keys';
 import { useWords } from '../../base/words';
@@ -25,7 +25,7 @@ export function ReportPage() {
   const navigate = useNavigate();
   const found = useQuery({
     queryKey: ['reports', 'one', id],
-    queryFn: ({ signal }) => get<Report>(path`/api/reports/${id}`, signal),
+    queryFn: ({ signal }) => get<ReportDetail>(path`/api/reports/${id}`, signal),
   });
   const report = reportIn(found.data?.report);
   return (
@@ -40,7 +40,7 @@ export function ReportPage() {
   );
 }
 
-function Shown({ stored, report }: { readonly stored: Report; readonly report: ReplayReport }) {
+function Shown({ stored, report }: { readonly stored: ReportDetail; readonly report: ReplayReport }) {
   const { t } = useWords();
   const navigate = useNavigate();
   const step = report.divergence?.step ?? null;
@@ -74,7 +74,7 @@ function Shown({ stored, report }: { readonly stored: Report; readonly report: R
       )}
       <Tape report={report} />
       <div className="report">
-        <Parting report={report} />
+        <Parting report={report} source={stored.source} />
         <Aside report={report} command={command} />
       </div>
       <Foot hints={hints}>
@@ -84,7 +84,7 @@ function Shown({ stored, report }: { readonly stored: Report; readonly report: R
   );
 }
 
-function Head({ stored, report }: { readonly stored: Report; readonly report: ReplayReport }) {
+function Head({ stored, report }: { readonly stored: ReportDetail; readonly report: ReplayReport }) {
   const { t, language } = useWords();
   return (
     <div className="hd">
