@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from tests.e2e.served import Served, serving
 from tests.e2e.test_access import SCREENS, filled
 from tests.e2e.work import Work
 from tests.e2e.world import World
+from tests.made import Maker
 from tests.support import ROOT
 
 
@@ -54,6 +56,24 @@ def test_an_empty_store_names_the_one_command(page: Page, tmp_path: Path) -> Non
             served.show(page, screen)
             expect(page.get_by_role("main")).to_be_visible()
             expect(page.get_by_role("alert")).to_have_count(0)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_a_value_of_ten_megabytes_is_cut_in_its_card_and_whole_in_raw(page: Page, tmp_path: Path) -> None:
+    size = 10_000_000
+    with closing(open_url(tmp_path / "big.db", new_fold=Projector)) as store:
+        made = Maker("big")
+        made.call("tool", "read_file", {"path": "a"}, "x" * (size - 3) + "END")
+        recording = made.finish()
+        store.insert("big", recording.events, recording.get, Projector)
+    with serving(tmp_path / "big.db") as served:
+        served.show(page, "/runs/big?step=0")
+        assert page.evaluate("document.body.innerText.length") < 100_000
+        page.get_by_role("tab", name="Raw").click()
+        expect(page.get_by_text(f"{size + 2:,}")).to_be_visible(timeout=60_000)
+        page.get_by_role("tab", name="Overview").click()
+        expect(page.get_by_role("tabpanel").get_by_text("read_file")).to_be_visible()
 
 
 PAIR = re.compile(r"^  '([\w.]+)':\s+'((?:[^'\\]|\\.)+)'", re.MULTILINE)

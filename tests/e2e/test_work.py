@@ -56,12 +56,15 @@ def test_a_report_shows_the_code_what_is_left_over_and_what_it_was_recorded_with
     assert isinstance(done.result, dict)
     caller = {"file": str(folder / "agent.py"), "line": 10}
     divergence: Any = {**cast("dict[str, Any]", done.result["divergence"]), "caller": caller}
-    server.show(page, f"/replays/{_report(store, work, 'job-shown', divergence=divergence)}")
+    server.show(
+        page, f"/replays/{_report(store, work, 'job-shown', divergence=divergence, patched={'two-cities': False})}"
+    )
     code = page.get_by_role("region", name="The code that made the call")
     expect(code.locator(".hit")).to_contain_text("step_10()")
     expect(code).to_contain_text("step_14()")
     expect(code).not_to_contain_text("step_15()")
     expect(page.get_by_text("Left over: 6 events")).to_be_visible()
+    expect(page.get_by_text("two-cities: the recording was made before it")).to_be_visible()
     expect(page.get_by_text("Offline, 1 of 8 events")).to_be_visible()
     made = page.get_by_role("complementary").filter(has_text="Recorded with")
     expect(made).to_contain_text(f"Python{python_version()}")

@@ -71,7 +71,14 @@ describe('JSON', () => {
     ['"a{b,c:\\"d\\""', '"a{b,c:\\"d\\""'],
     ['1.0', '1.0'],
     ['{"x":1e400,"y":-0.0,"z":12345678901234567890}', '{\n  "x": 1e400,\n  "y": -0.0,\n  "z": 12345678901234567890\n}'],
+    ['{"a":"x\\\\","b":"\\"{,"}', '{\n  "a": "x\\\\",\n  "b": "\\"{,"\n}'],
+    ['["cut \\" off', '[\n  "cut \\" off'],
   ])('%s is indented without changing a token', (text, shown) => expect(indentJson(text)).toBe(shown));
+
+  it('goes through a string of any length', () => {
+    const long = `"${'x\\"'.repeat(4_000_000)}"`;
+    expect(indentJson(long) === long).toBe(true);
+  });
 });
 
 describe('text of a run', () => {

@@ -45,12 +45,11 @@ export function jsonText(value: unknown, indent?: number): string {
 export function indentJson(text: string, step = '  '): string {
   const out: string[] = [];
   let depth = 0;
-  for (const token of text.matchAll(/"(?:[^"\\]|\\.)*"?|[{}[\],:]|[^\s{}[\],:"]+/g)) {
-    const mark = token[0];
+  for (const [mark, behind] of tokens(text)) {
     if (mark === '{' || mark === '[') {
       out.push(mark);
       depth += 1;
-      if (!closesNext(text, token.index + 1)) out.push('\n', step.repeat(depth));
+      if (!closesNext(text, behind)) out.push('\n', step.repeat(depth));
     } else if (mark === '}' || mark === ']') {
       depth -= 1;
       const previous = out.at(-1);
@@ -59,6 +58,25 @@ export function indentJson(text: string, step = '  '): string {
     else out.push(mark === ':' ? ': ' : mark);
   }
   return out.join('');
+}
+
+/** The tokens of a JSON text, each with the place behind it. A string may be of any length: no pattern walks through it. */
+function* tokens(text: string): Generator<readonly [mark: string, behind: number]> {
+  const token = /"|[{}[\],:]|[^\s{}[\],:"]+/g;
+  for (let found = token.exec(text); found; found = token.exec(text)) {
+    if (found[0] === '"') token.lastIndex = behindString(text, found.index);
+    yield [text.slice(found.index, token.lastIndex), token.lastIndex];
+  }
+}
+
+function behindString(text: string, from: number): number {
+  for (let quote = text.indexOf('"', from + 1); quote >= 0; quote = text.indexOf('"', quote + 1)) {
+    let at = quote;
+    while (text[at - 1] === '\\') at -= 1;
+    // An even number of backslashes is so many of them; an odd one belongs to the quote.
+    if ((quote - at) % 2 === 0) return quote + 1;
+  }
+  return text.length;
 }
 
 function closesNext(text: string, from: number): boolean {

@@ -1,7 +1,10 @@
+// @vitest-environment node
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import type { Verdict } from '../api/types';
 import { speaker } from '../base/words';
-import { faultIn, notProven, proven, standing } from './evidence';
+import { FAULTS, faultIn, notProven, proven, standing } from './evidence';
 
 const VERDICT: Verdict = {
   ok: true,
@@ -22,6 +25,7 @@ const VERDICT: Verdict = {
   anchors: false,
   anchor_problem: null,
   coverage: 'full',
+  snapshot: null,
   proves: [],
   notes: [],
   reader: 'agentloupe 1',
@@ -76,6 +80,14 @@ describe('a check', () => {
     expect(words(notProven({ ...VERDICT, ended: false }))).toContain('proof.notEnded');
     expect(words(notProven({ ...VERDICT, erased: true, bodies_missing: 3 }))).toContain('proof.erased');
     expect(words(notProven({ ...VERDICT, bodies_missing: 3 }))).toContain('proof.missing');
+  });
+
+  it('knows every kind of fault that the engine can say', () => {
+    const verify = join(import.meta.dirname, '../../../src/agentloupe/engine/verify.py');
+    const said = /def said_of[\s\S]*?\n {4}\}/.exec(readFileSync(verify, 'utf8'))?.[0] ?? '';
+    const kinds = [...said.matchAll(/^ {8}"(\w+)":/gm)].map(([, kind]) => kind);
+    expect(kinds.length).toBeGreaterThan(10);
+    expect([...FAULTS].sort()).toEqual(kinds.sort());
   });
 
   it.each(['gap', 'relinked', 'lost', 'of tomorrow'])('names the first bad record: %s', reason => {

@@ -56,12 +56,15 @@ export function notProven(verdict: Verdict): readonly Sentence[] {
   return found.filter(one => one !== false);
 }
 
-const FAULTS = [
+/** Kinds of faults, as the engine names them. */
+export const FAULTS = [
   'gap',
   'sequence',
   'run_id',
   'prev_hash',
   'hash',
+  'cause',
+  'unreadable',
   'end',
   'empty',
   'cut',

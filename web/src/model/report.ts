@@ -50,6 +50,8 @@ export interface ReplayReport {
   readonly divergence: Divergence | null;
   readonly expected_differences: readonly Divergence[];
   readonly notes: readonly string[];
+  /** Marks of deliberate changes: whether the recording has them. Reports of earlier versions do not say. */
+  readonly patched?: Readonly<Record<string, boolean>>;
   readonly version: string;
   readonly message: string | null;
 }

@@ -42,6 +42,7 @@ class Verdict(Document):
     anchors: bool = Field(description="Whether the settings name a file of anchors.")
     anchor_problem: str | None = Field(description="Why the anchors that the settings name cannot be used.")
     coverage: Coverage
+    snapshot: str | None = Field(description="Digest of the snapshot that it began with.")
     proves: list[str] = Field(description="What was proven.")
     notes: list[str] = Field(description="What was not proven.")
     reader: str

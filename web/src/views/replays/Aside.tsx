@@ -23,6 +23,7 @@ export function Aside({ report, command }: AsideProps) {
       <LastAgreed report={report} />
       <Judged report={report} />
       <LeftOver report={report} />
+      <Patched marks={Object.entries(report.patched ?? {})} />
       <RecordedWith run={report.run_id} />
       {report.notes.length > 0 && (
         <Part title={t('report.notes')}>
@@ -163,6 +164,23 @@ function LeftOver({ report }: { readonly report: ReplayReport }) {
           ))}
         </tbody>
       </table>
+    </Part>
+  );
+}
+
+/** Marks of deliberate changes that the code asked for, and which way it went. */
+function Patched({ marks }: { readonly marks: readonly (readonly [string, boolean])[] }) {
+  const { t } = useWords();
+  if (marks.length === 0) return null;
+  return (
+    <Part title={t('report.patched')}>
+      <ul className="know">
+        {marks.map(([name, has]) => (
+          <Known key={name} sign={has ? 'check' : 'info'}>
+            <RunText>{t(has ? 'report.patched.yes' : 'report.patched.no', { name })}</RunText>
+          </Known>
+        ))}
+      </ul>
     </Part>
   );
 }
