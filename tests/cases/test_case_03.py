@@ -20,16 +20,19 @@ HTTP = "httpx2" if int(openai.__version__.split(".")[0]) >= 3 else "httpx"
 
 def _agent(url: str, *, asynchronous: bool) -> Callable[[], Any]:
     asked: Any = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "stream": True}
-    http: Any = http_client(HTTP, asynchronous=asynchronous)
-    given: Any = {"api_key": "k", "base_url": f"{url}/v1", "http_client": http}
+
+    def given() -> Any:
+        return {"api_key": "k", "base_url": f"{url}/v1", "http_client": http_client(HTTP, asynchronous=asynchronous)}
 
     def worker() -> str:
-        stream: Any = openai.OpenAI(**given).chat.completions.create(**asked)
-        return "".join(chunk.choices[0].delta.content or "" for chunk in stream)
+        with openai.OpenAI(**given()) as client:
+            stream: Any = client.chat.completions.create(**asked)
+            return "".join(chunk.choices[0].delta.content or "" for chunk in stream)
 
     async def worker_later() -> str:
-        stream: Any = await openai.AsyncOpenAI(**given).chat.completions.create(**asked)
-        return "".join([chunk.choices[0].delta.content or "" async for chunk in stream])
+        async with openai.AsyncOpenAI(**given()) as client:
+            stream: Any = await client.chat.completions.create(**asked)
+            return "".join([chunk.choices[0].delta.content or "" async for chunk in stream])
 
     return worker_later if asynchronous else worker
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import openai
 import pytest
@@ -30,11 +32,11 @@ ASK = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
 @loupe.agent
 def assistant():
     loupe.wrap(AT_IMPORT[0]), loupe.wrap(AT_IMPORT[2])
-    made_here = loupe.wrap(OpenAI(base_url=URL + "/v1", max_retries=0))
-    said = [client.chat.completions.create(**ASK).choices[0].message.content for client in (AT_IMPORT[0], made_here)]
-    other = Anthropic(base_url=URL, max_retries=0)
-    loupe.wrap(other)
-    return said + [other.messages.create(max_tokens=9, **ASK).content[0].text]
+    with OpenAI(base_url=URL + "/v1", max_retries=0) as made_here, Anthropic(base_url=URL, max_retries=0) as other:
+        asked = AT_IMPORT[0], loupe.wrap(made_here)
+        said = [client.chat.completions.create(**ASK).choices[0].message.content for client in asked]
+        loupe.wrap(other)
+        return said + [other.messages.create(max_tokens=9, **ASK).content[0].text]
 
 if __name__ == "__main__":
     print(assistant())
@@ -65,6 +67,15 @@ def url() -> Iterator[str]:
         yield server.url
 
 
+def _close(program: Any) -> None:
+    """The clients that a program made when it was imported; it never ends them itself."""
+    if program is not None:
+        first, later, other = program.AT_IMPORT
+        first.close()
+        asyncio.run(later.close())
+        other.close()
+
+
 @pytest.fixture
 def recorded(workdir: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A recording that was made with keys; now there are none, and the program is not imported."""
@@ -77,9 +88,9 @@ def recorded(workdir: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> Iterat
             keys.setenv(name, value)
         told = check(Case(path=file, agent="keyless:assistant", arguments=((), {}), mode="all"))
         assert told.passed, told.text
-    sys.modules.pop("keyless")
+    _close(sys.modules.pop("keyless"))
     yield file
-    sys.modules.pop("keyless", None)
+    _close(sys.modules.pop("keyless", None))
 
 
 @pytest.mark.parametrize("way", ["command", "test", "verb"])

@@ -145,12 +145,11 @@ def test_every_changed_byte_of_the_text_is_found(at: int, by: int) -> None:
 
 @given(st.integers(0, len(PACKED) - 1), st.integers(1, 255))
 def test_a_changed_byte_of_the_packed_file_is_found_or_changes_nothing(at: int, by: int) -> None:
-    # Some bits of zstd's frame header only tell how much memory unpacking takes.
+    # Some bits of zstd's headers say nothing about the content: how much memory unpacking takes, what is unused in a table.
     try:
         back = opened(PACKED[:at] + bytes([PACKED[at] ^ by]) + PACKED[at + 1 :])
     except Damaged:
         return
-    assert at < 6
     assert written(back) == PACKED
 
 

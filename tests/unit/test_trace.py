@@ -326,8 +326,8 @@ BODY: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "
 
 
 def by_sdk(url: str) -> object:
-    client = loupe.wrap(OpenAI(base_url=url, api_key="none", max_retries=0))
-    return client.chat.completions.create(**BODY).choices[0].message.content
+    with loupe.wrap(OpenAI(base_url=url, api_key="none", max_retries=0)) as client:
+        return client.chat.completions.create(**BODY).choices[0].message.content
 
 
 def by_httpx(url: str) -> object:
@@ -382,8 +382,8 @@ def test_a_header_that_the_program_sends_itself_stays(
     monkeypatch.setenv("LOUPE_PASS_TRACE_ON", "true")
 
     def own(url: str) -> None:
-        client = loupe.wrap(OpenAI(base_url=url, api_key="none", default_headers={"Traceparent": PARENT}))
-        client.chat.completions.create(**BODY)
+        with loupe.wrap(OpenAI(base_url=url, api_key="none", default_headers={"Traceparent": PARENT})) as client:
+            client.chat.completions.create(**BODY)
 
     record_in(store, own, url)
     assert headers[0]["traceparent"] == PARENT
