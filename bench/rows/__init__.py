@@ -23,6 +23,7 @@ NAMES = (
     "listing",
     "compare",
     "verify",
+    "ledger",
     "imports",
     "growth",
 )
@@ -49,6 +50,7 @@ TITLES = {
     "listing": "A page of the list of 1,000,000 runs: 19 of 20 are no slower",
     "compare": "Comparing two 10,000-step runs",
     "verify": "Verification, single thread",
+    "ledger": "Replay of a ledger, all checks",
     "imports": "`import agentloupe`",
     "growth": "Growth from 100 to 100,000 calls",
 }

@@ -103,7 +103,7 @@ def resume(run: str, way: str) -> Any:
 
 def replay(run: str, way: str) -> Any:
     report = loupe.replay(run, WAYS[way])
-    return [report.verdict, not report.unproven]
+    return [report.verdict if report.verdict == "pass" else report.text(), not report.unproven]
 
 
 def plain(run: str) -> Any:

@@ -18,6 +18,7 @@ from agentloupe.ports.ambient import now
 from agentloupe.ports.faultpoints import POINTS
 from agentloupe.ports.jobs import Answered, Job
 from agentloupe.providers.loopback import HttpReply, HttpRequest, json_reply, serve
+from agentloupe.verbs.effects import open_effects
 from agentloupe.verbs.forking import prepare_fork
 from agentloupe.verbs.jobspec import wishes_of
 from agentloupe.words.canonical import Json
@@ -50,13 +51,16 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
 
 def went_on(stage: Stage, way: str = "one_by_one") -> None:
     """The run that was cut off goes on to the end that it would have had, and its evidence says so."""
-    if stage.open_keys():
+    with stage.store() as store:
+        asked = open_effects(store).items
+    if asked:
         done = dict(stage.world.done)
         code, _, err = stage.ran("resume", "last", way)
         assert (code, "stops at an open question" in err) == (1, True), err
         assert stage.world.done == done, "it is never tried again blindly"
         stage.sound()
-        return
+        stage.settle()
+        stage.sound()
     assert stage.said("resume", "last", way) == RESULT
     ended_well(stage)
 

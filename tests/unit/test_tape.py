@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from agentloupe.engine.tape import read_tape
 from agentloupe.ports.ambient import Place
 from agentloupe.ports.recording import Recording
-from agentloupe.words.call import Call, Outcome
+from agentloupe.ports.schedule.core import Schedule
+from agentloupe.ports.schedule.order import Turn
+from agentloupe.ports.schedule.parts import Item
+from agentloupe.words.call import Attrs, Call, Outcome
 from agentloupe.words.canonical import key_of
 from agentloupe.words.errors import Corrupt, Truncated
 from agentloupe.words.event import Draft
@@ -173,3 +176,39 @@ def test_a_lifecycle_that_cannot_be_is_corrupt_at_its_event(edit: Edit, at: int)
 def test_lane_and_number_may_be_left_out_since_the_call_id_says_them() -> None:
     recording = edited(_small(), lambda drafts: [replace(d, lane=None, n=None) for d in drafts])
     assert [c.call_id for c in read_tape(recording).lane("0")] == ["0.0", "0.1", "0.2", "0.3"]
+
+
+def test_what_was_overtaken_and_never_handed_over_has_no_turn_until_a_mark_says_so() -> None:
+    """A process that was killed between the end of a write and its turn leaves such a tape; a resume tells the turn."""
+    maker = Maker()
+    _call(maker, "tool", "first", "0/p1", 0, effect="write")
+    maker.take(maker.scribe.scheduled("schedule.marked", "0", {"open": ["0/p2.0"]}, START))
+    _call(maker, "tool", "second", "0/p2", 0, effect="write")
+    killed = read_tape(maker.recording())
+    assert killed.owed() == {"0/p2.0"}
+    assert [turn.id for turn in killed.turns()] == ["0/p1.0"]
+
+    class Keeps:
+        said: ClassVar[list[Any]] = []
+
+        def log(self, type: str, lane: str, facts: Attrs) -> None:
+            self.said.append((type, lane, facts))
+
+        def stands_still(self, awaited: str | None) -> None:
+            raise AssertionError(awaited)
+
+        def cancelled(self, id: str) -> None:
+            raise AssertionError(id)
+
+    handed: list[str] = []
+    schedule = Schedule([Turn("0/p1.0")], keeper=Keeps())
+    schedule.owes(killed.owed())
+    for name in ("0/p2.0", "0/p1.0"):
+        schedule.add(Item(name, lambda name=name: handed.append(name)))
+    schedule.pump()
+    assert handed == ["0/p1.0", "0/p2.0"]
+    assert Keeps.said == [("schedule.marked", "0/p2", {"turn": "0/p2.0"})]
+    maker.take(maker.scribe.scheduled("schedule.marked", "0/p2", {"turn": "0/p2.0"}, START))
+    resumed = read_tape(maker.recording())
+    assert resumed.owed() == set()
+    assert [turn.id for turn in resumed.turns()] == ["0/p1.0", "0/p2.0"]

@@ -123,7 +123,7 @@ def _receipts(folder: Path) -> Iterator[tuple[str, bytes]]:
 
 def _plain_size(folder: Path, name: str, *, link: bool = False) -> int:
     """Size of a plain file; a link would lead out of the folder, a pipe would never end."""
-    found = (folder / name).stat() if link else (folder / name).lstat()
+    found = (folder / name).stat(follow_symlinks=link)
     if not stat.S_ISREG(found.st_mode):
         raise _layout(folder, name, "it is a link, or no plain file")
     return found.st_size
@@ -131,11 +131,14 @@ def _plain_size(folder: Path, name: str, *, link: bool = False) -> int:
 
 def _whole(folder: Path, name: str, most: int | None = None, *, link: bool = False) -> bytes:
     most = LARGEST[name] if most is None else most
-    if _plain_size(folder, name, link=link) > most:
+    size = _plain_size(folder, name, link=link)
+    if size > most:
         raise _layout(folder, name, f"larger than {most} bytes")
     try:
-        with _opened(folder / name, link=link) as file:
-            data = file.read(most + 1)
+        with _opened(f"{folder}/{name}", link=link) as file:
+            data = file.read(size + 1)  # as much as there is, since room is made for as much as may come
+            if len(data) > size:
+                data += file.read(most + 1 - len(data))
     except OSError as wrong:
         raise _unreadable(folder / name, wrong) from wrong
     if len(data) > most:
@@ -148,7 +151,7 @@ def _lines(folder: Path) -> Iterator[bytes]:
     if _plain_size(folder, BODIES) > LARGEST[BODIES]:
         raise _layout(folder, BODIES, f"larger than {LARGEST[BODIES]} bytes")
     try:
-        with _opened(folder / BODIES) as file:
+        with _opened(f"{folder}/{BODIES}") as file:
             while line := file.readline(LONGEST_BODY + 1):
                 if len(line) > LONGEST_BODY:
                     raise _layout(folder, BODIES, f"a line is longer than {LONGEST_BODY} bytes")
@@ -159,7 +162,7 @@ def _lines(folder: Path) -> Iterator[bytes]:
         raise _unreadable(folder / BODIES, wrong) from wrong
 
 
-def _opened(path: Path, *, link: bool = False) -> BinaryIO:
+def _opened(path: str, *, link: bool = False) -> BinaryIO:
     flags = os.O_RDONLY | (0 if link else getattr(os, "O_NOFOLLOW", 0))
     return os.fdopen(os.open(path, flags), "rb")
 

@@ -365,8 +365,8 @@ def loads(data: bytes | str) -> Json:
     try:
         raw = data.encode() if isinstance(data, str) else data
         value: Json = orjson.loads(raw)
-        # Written again it is the same text: so no key came twice and no digit of an integer was lost.
-        if orjson.dumps(value) == raw:
+        # Written again it is the same text, but for a line break: so no key came twice and no digit of an integer was lost.
+        if orjson.dumps(value) == raw.rstrip(b"\n"):
             return value
     except (ValueError, TypeError):
         pass  # not JSON, or beyond what orjson reads or writes: the long way knows

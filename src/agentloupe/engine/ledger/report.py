@@ -17,6 +17,7 @@ from agentloupe import __version__
 from agentloupe.engine.ledger.checks import GUARDS, RULES, Found, first_fault
 from agentloupe.engine.ledger.reducer import TABLE, Reducer
 from agentloupe.engine.ledger.terms import receipts_digest
+from agentloupe.ports.garbage import one_generation
 from agentloupe.ports.ledger import LedgerFolder
 from agentloupe.ports.signing import Trust
 from agentloupe.words.canonical import Json, digest, digest_bytes, loads
@@ -69,7 +70,8 @@ def judge(
         VersionUnknown: it is newer than this reader, or of a kind that it does not know.
     """
     found = Found(folder, rules, anchor, trust)
-    fault = first_fault(found)
+    with one_generation:
+        fault = first_fault(found)
     if fault is not None:
         raise error_of(fault, folder.origin)
     return found
@@ -98,7 +100,7 @@ def report_of(found: Found) -> LedgerReport:
             "ended": reducer.ended,
             **_used(reducer),
             "events_sha256": digest_bytes(folder.events),
-            "receipts_sha256": receipts_digest(folder.receipts),
+            "receipts_sha256": found.checkpoint.get("receipts_sha256") or receipts_digest(folder.receipts),
             "budget_sha256": digest_bytes(folder.budget),
             "contract_sha256": None if folder.contract is None else digest_bytes(folder.contract),
             "bodies_sha256": found.checkpoint.get("bodies_sha256"),

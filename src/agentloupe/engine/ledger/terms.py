@@ -186,13 +186,17 @@ def _checks(value: Mapping[str, Json]) -> dict[str, bool]:
     return made
 
 
+_RECEIPT_TEXTS = tuple(name for name in RECEIPT_FIELDS if name != "schema_version")
+_RECEIPT_NEEDS = tuple(name for name, must in RECEIPT_FIELDS.items() if must)
+
+
 def read_receipt(data: bytes, version: int) -> dict[str, Json]:
     """A receipt. Raises `TermFault`."""
     value = _members(data, version)
-    needed = [name for name, must in RECEIPT_FIELDS.items() if must] if version else ["call_id", "tool"]
-    _exactly(value, needed, RECEIPT_FIELDS, open_ended=not version)
-    texts = [name for name in RECEIPT_FIELDS if name != "schema_version" and name in value]
-    odd = [name for name in texts if not isinstance(value[name], str)]
+    needed = _RECEIPT_NEEDS if version else ("call_id", "tool")
+    if not (value.keys() <= RECEIPT_FIELDS.keys() and all(name in value for name in needed)):
+        _exactly(value, needed, RECEIPT_FIELDS, open_ended=not version)
+    odd = [name for name in _RECEIPT_TEXTS if name in value and not isinstance(value[name], str)]
     if odd:
         raise TermFault(f"{', '.join(odd)}: no text")
     return value
