@@ -4,7 +4,8 @@ usage: python -m tests.faults.shop VERB ARG...
 
     record WAY ORDER...     resume RUN WAY     replay RUN WAY     plain RUN     fork RUN STEP     work
 
-WAY: one_by_one, in_threads, in_tasks. It says its result as JSON. `WORLD` is the port of the world.
+WAY: one_by_one, in_threads, in_tasks. It says its result as JSON. `WORLD` is the port of the world; with `LOOKUP` the tools
+can find out by themselves what became of an effect, else a person is asked.
 """
 
 from __future__ import annotations
@@ -34,7 +35,20 @@ def find(order: str) -> Any:
     return _ask("find", order)
 
 
-@loupe.tool(effect="write")
+def looked(key: str) -> loupe.Done | loupe.NotDone:
+    """What became of a charge."""
+    receipt = _ask("lookup", "", key)
+    return loupe.NotDone() if receipt is None else loupe.Done(f"{receipt} for {10 + len(receipt) - 2}", receipt)
+
+
+async def alooked(key: str) -> loupe.Done | loupe.NotDone:
+    return await asyncio.to_thread(looked, key)
+
+
+CAN_TELL = "LOOKUP" in os.environ
+
+
+@loupe.tool(effect="write", lookup=looked if CAN_TELL else None)
 def charge(order: str, price: int) -> str:
     receipt = _ask("charge", order, loupe.idempotency_key())
     loupe.receipt(receipt)
@@ -46,7 +60,7 @@ async def afind(order: str) -> Any:
     return await asyncio.to_thread(_ask, "find", order)
 
 
-@loupe.tool(effect="write")
+@loupe.tool(effect="write", lookup=alooked if CAN_TELL else None)
 async def acharge(order: str, price: int) -> str:
     key = loupe.idempotency_key()
     receipt = await asyncio.to_thread(_ask, "charge", order, key)

@@ -134,6 +134,21 @@ def resuming(stage: Stage, point: str) -> None:
     went_on(stage)
 
 
+def asking(stage: Stage, point: str) -> None:
+    """Killed between an effect and its outcome; who asks the world what became of it is killed too."""
+    stage.more["LOOKUP"] = "1"
+    for cut in ("effect.after_effect:2", "effect.after_intent:2"):
+        stage.killed("record", "one_by_one", *ORDERS, fault=cut)
+        stage.killed("resume", "last", "one_by_one", fault=point)
+        stage.sound()
+        stage.killed("resume", "last", "one_by_one", fault="resume.after_attempt")
+        stage.sound()
+        assert stage.said("resume", "last", "one_by_one") == RESULT
+        stage.sound()
+        assert [run.status for run in stage.runs()] == ["ok"] * len(stage.runs())
+        assert len(stage.world.done) == len(ORDERS) * len(stage.runs())
+
+
 def handed_over(stage: Stage, point: str) -> None:
     (stage.folder / "script.py").write_text(SCRIPT)
     stage.killed("-m", "agentloupe", "run", *CALLS, fault=point)
@@ -306,6 +321,8 @@ DRILLS: dict[str, Callable[[Stage, str], None]] = {
     "effect.after_outcome": recording(2),
     "resume.after_owner": resuming,
     "resume.after_attempt": resuming,
+    "resume.after_unknown": asking,
+    "resume.after_lookup": asking,
     "fork.after_prefix": forking,
     "job.after_claim": working,
     "job.after_answer": answered,
