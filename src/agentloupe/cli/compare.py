@@ -93,6 +93,8 @@ def _say_pair(out: Output, found: Comparison, all_rows: bool) -> None:
     for run in (found.left, found.right):
         if run.overrides:
             out.line(f"changed in {run.id}: " + ", ".join(str(o.get("path", o)) for o in run.overrides))
+    for line in found.snapshot.lines():
+        out.line(f"ran on: {line}", style="yellow" if found.snapshot.changes else "dim")
     _say_first(out, found)
     _say_deltas(out, found)
     _say_rows(out, found.rows, all_rows)

@@ -47,6 +47,7 @@ def command(
     Examples: agentloupe show last; agentloupe show last 3; agentloupe show last 3 --tools
     """
     from agentloupe.engine.project import load_step
+    from agentloupe.engine.snapshots import read_snapshot
     from agentloupe.providers.assembling import assembled
     from agentloupe.verbs.api import resolve
     from agentloupe.verbs.pricing import priced_trace
@@ -65,14 +66,25 @@ def command(
             _show_step(out, whole, response, tools, _nearest(recording, whole))
             return
         changes = changes_of(recording)
+        ran_on = read_snapshot(recording.events[0] if recording.events else None, recording.body)
         chosen = trace.steps[first : first + limit] if not as_json else trace.steps[first:]
         steps = chosen if headers else [load_step(recording, item, assembled) for item in chosen]
     if as_json:
         out.document(
-            {"run": run_json(trace.run), "forks": [fork.id for fork in forks], "steps": [step_json(s) for s in steps]}
+            {
+                "run": run_json(trace.run),
+                "forks": [fork.id for fork in forks],
+                "snapshot": {
+                    "digest": ran_on.digest,
+                    "facts": dict(ran_on.facts),
+                    "packages": dict[str, Json](ran_on.packages),
+                },
+                "steps": [step_json(s) for s in steps],
+            }
         )
         return
     _show_run(out, trace.run, forks, changes, gone=bool(row.step_count) and not trace.steps)
+    out.line(f"  {ran_on.line()}", style="dim")
     show_tree(out, steps)
     if len(steps) < len(trace.steps):
         out.line(f"steps {first} to {first + len(steps) - 1} of {len(trace.steps)}; more with --first and --limit")
@@ -104,8 +116,8 @@ def _show_run(out: Output, run: Run, forks: Sequence[Run], changes: Sequence[str
     out.line(f"  tokens {tokens}; cost {cost_text(run.cost, run.cost_complete)}{spent}")
     if run.parent_run_id is not None:
         _show_lineage(out, run, changes)
-    if run.coverage != "full":
-        out.line(f"  coverage {run.coverage}" + "".join(f"; {note}" for note in run.coverage_notes), style="yellow")
+    notes = "".join(f"; {note}" for note in run.coverage_notes)
+    out.line(f"  coverage {run.coverage}{notes}", style="yellow" if run.coverage != "full" else "dim")
     if run.fidelity:
         out.line(f"  imported: {run.fidelity}", style="yellow")
     if gone:

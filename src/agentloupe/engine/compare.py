@@ -15,6 +15,7 @@ from typing import Literal, get_args
 
 from agentloupe.engine.align import Item, align
 from agentloupe.engine.news import same_value, text_of, without_ids
+from agentloupe.engine.snapshots import Snapshot, SnapshotComparison, compare_snapshots
 from agentloupe.words.canonical import Json, canonical, dumps
 from agentloupe.words.run import Run
 from agentloupe.words.step import Step
@@ -64,6 +65,7 @@ class Side:
         outputs: loads outputs; only those are asked for that have to be looked at. A step that is not in its answer
             counts as different.
         answer: the run's final answer, `None` when there is none.
+        snapshot: reads what the run depended on.
     """
 
     run: Run
@@ -71,6 +73,7 @@ class Side:
     news: Callable[[Step], object] = _unknown
     outputs: Outputs = _loaded
     answer: Json = None
+    snapshot: Callable[[], Snapshot] = Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +129,7 @@ class Comparison:
         first: index in `rows` of the first difference, or `None`.
         identical: nothing differs, not even in spelling.
         deltas: steps, model_calls, misses, errors, input_tokens, output_tokens, cost, seconds.
+        snapshot: how what they depended on differs.
     """
 
     left: Run
@@ -135,6 +139,7 @@ class Comparison:
     identical: bool
     deltas: dict[str, Delta]
     answers: tuple[Json, Json]
+    snapshot: SnapshotComparison
 
     def count(self, status: RowStatus) -> int:
         """How many rows have this status."""
@@ -174,6 +179,7 @@ class Comparison:
             "counts": counts,
             "deltas": {name: delta.as_json() for name, delta in self.deltas.items()},
             "answers": {"left": self.answers[0], "right": self.answers[1]},
+            "snapshot": self.snapshot.as_json(),
         }
 
 
@@ -191,7 +197,8 @@ def compare_runs(left: Side, right: Side) -> Comparison:
         name: Delta(figures[name], theirs[name], (_partial(name, left.run), _partial(name, right.run)))
         for name in figures
     }
-    return Comparison(left.run, right.run, rows, first, plain, deltas, (left.answer, right.answer))
+    depended = compare_snapshots(left.snapshot(), right.snapshot())
+    return Comparison(left.run, right.run, rows, first, plain, deltas, (left.answer, right.answer), depended)
 
 
 class _Look:

@@ -318,6 +318,9 @@ class Forker:
         if opening.entry is not None:
             facts["entry"] = opening.entry
         bodies: dict[str, Json] = {"policy": plan.policy.as_json(), "rules": plan.rules.as_json(), **plan.bodies}
+        depends = bodies.get("snapshot")
+        if isinstance(depends, dict) and opening.source_digest is not None:
+            bodies["snapshot"] = {**depends, "source_digest": opening.source_digest}
         if changes:
             bodies["overrides"] = [dict(change) for change in changes]
         if plan.overrides.tool_results:

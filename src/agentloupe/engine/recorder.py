@@ -43,6 +43,8 @@ _NAMES = 1000
 _ATTRS = 8
 FROM_MESSAGES = "from_messages"
 """Provenance of a tool step that nobody saw run: a later request's messages told its result."""
+_NO_SECRETS = frozenset({"rules", "packages"})
+"""Bodies of `run.started` that hold nothing of a user's."""
 _SAID = frozenset({"state", "check"})  # said by the program, not done: they take no time
 _PLAIN_READS = frozenset({"clock", "random", "id"})
 
@@ -322,7 +324,7 @@ class Recorder:
     def _clean_start(self, what: Started) -> Started:
         """What `run.started` says, without secrets; the rules themselves are no secret and stay as they are."""
         bodies = {
-            label: value if label == "rules" else self._scrubbed(value, label).value
+            label: value if label in _NO_SECRETS else self._scrubbed(value, label).value
             for label, value in {**(what.bodies or {}), **_state_of(self.trace)}.items()
         }
         return replace(

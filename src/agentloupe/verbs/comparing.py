@@ -11,6 +11,7 @@ import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Literal, cast
 
@@ -19,6 +20,7 @@ from agentloupe.engine.costs import PriceTable, price_run
 from agentloupe.engine.difference import changes_between
 from agentloupe.engine.news import News
 from agentloupe.engine.project import load_step, outcome_of, project
+from agentloupe.engine.snapshots import read_snapshot
 from agentloupe.engine.verify import verify
 from agentloupe.ports.garbage import one_generation
 from agentloupe.ports.pack import needs
@@ -29,6 +31,7 @@ from agentloupe.verbs.replaying import find_recording
 from agentloupe.words.canonical import Json, canonical, loads
 from agentloupe.words.dialects import text_in
 from agentloupe.words.errors import Corrupt, Damaged, UsageError
+from agentloupe.words.event import Event
 from agentloupe.words.step import Step, Trace
 
 __all__ = [
@@ -103,19 +106,22 @@ def side_of(store: Store, run_id: str, table: PriceTable | None = None) -> Side:
     row = store.run(run_id)
     if row is None:
         return side_of_recording(store.recording(run_id), table)  # raises, and says which run
-    return _made(Trace(row, tuple(store.steps(run_id))), store.get, run_id, table)
+    started = store.events(run_id, limit=1)
+    return _made(Trace(row, tuple(store.steps(run_id))), store.get, run_id, table, started)
 
 
 def side_of_recording(recording: Recording, table: PriceTable | None = None) -> Side:
     """A recording as one side."""
     trace = project(recording.events, recording.run_id)
-    return _made(trace, recording.get, recording.origin, table)
+    return _made(trace, recording.get, recording.origin, table, recording.events[:1])
 
 
-def _made(trace: Trace, get: GetBodies, origin: str, table: PriceTable | None) -> Side:
+def _made(trace: Trace, get: GetBodies, origin: str, table: PriceTable | None, started: Sequence[Event]) -> Side:
     run = trace.run if table is None else price_run(trace.run, trace.steps, table)
     outputs = _Outputs(run.id, get, origin)
-    return Side(run, trace.steps, News(trace.steps, get), outputs, _answer(trace, outputs))
+    first = started[0] if started else None
+    told = partial(read_snapshot, first, Recording(run.id, tuple(started), get, origin).body)
+    return Side(run, trace.steps, News(trace.steps, get), outputs, _answer(trace, outputs), told)
 
 
 # --- bodies -----------------------------------------------------------------------------------------------------------

@@ -26,14 +26,15 @@ from agentloupe.engine.verify import verify
 from agentloupe.ports import ambient, codecs
 from agentloupe.ports.cancel import Cancel
 from agentloupe.ports.progress import Watch
-from agentloupe.ports.protocols import Provider, Store
+from agentloupe.ports.protocols import Opening, Provider, Store
 from agentloupe.ports.recording import Recording
-from agentloupe.verbs import yielding
+from agentloupe.ports.settings import Settings
+from agentloupe.verbs import snapshot, yielding
 from agentloupe.verbs.forkloop import LoopFork, LoopParts
 from agentloupe.verbs.instrument import as_agent, stated_for
 from agentloupe.verbs.looping import tool_functions
 from agentloupe.verbs.replaying import agent_named, arguments_of, rules_in, to_the_end, way_back
-from agentloupe.verbs.sessions import settings_here
+from agentloupe.verbs.sessions import settings_here, snapshot_of
 from agentloupe.words.call import Effect
 from agentloupe.words.canonical import Json
 from agentloupe.words.dialects import Form, form_in, form_of, hosted_tools
@@ -385,6 +386,7 @@ class Family:
             name=f"{self.parent.name} (fork from {at})",
             tags=self.parent.tags,
             facts=facts,
+            bodies=self._snapshot(settings),
             code_changed=self.wishes.code_changed,
             cancel=self.wishes.cancel,
             watch=self.wishes.watch,
@@ -394,6 +396,14 @@ class Family:
             stuck_after=settings.stuck_after,
             passes_trace_on=settings.pass_trace_on,
         )
+
+    def _snapshot(self, settings: Settings) -> Mapping[str, Json]:
+        """What the new part of a fork with its own code depends on; the plain loop runs no code of the user's."""
+        if self.engine != "own":
+            return {}
+        entry = self.cut.tape.started.attrs.get("entry")
+        opening = Opening(agent=self.parent.agent, entry=entry if isinstance(entry, str) else None)
+        return {"snapshot": snapshot_of(settings, opening), "packages": snapshot.packages()}
 
     def _results(self, overrides: Overrides, cassette: Cassette) -> dict[str, Json]:
         """Changed results of tool steps: the kept ones by call id; later ones are put into the cassette."""

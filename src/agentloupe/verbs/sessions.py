@@ -243,7 +243,11 @@ class RecordOpener:
             parameters=opening.parameters,
             tags=tuple(dict.fromkeys((*opening.tags, *self._tags))),
             facts=facts,
-            bodies={"snapshot": snapshot_of(settings, opening), "rules": rules.as_json()},
+            bodies={
+                "snapshot": snapshot_of(settings, opening),
+                "packages": snapshot.packages(),
+                "rules": rules.as_json(),
+            },
         )
 
 

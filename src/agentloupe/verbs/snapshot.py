@@ -21,7 +21,7 @@ from agentloupe.verbs.instrument import declared_tools
 from agentloupe.words.canonical import digest, digest_bytes
 from agentloupe.words.jsontext import Json
 
-__all__ = ["take"]
+__all__ = ["code_version", "packages", "take"]
 
 _GIT_SECONDS = 2.0
 _LOCKS = ("uv.lock", "poetry.lock", "pdm.lock", "Pipfile.lock", "requirements.txt", "conda-lock.yml", "pylock.toml")
@@ -41,12 +41,12 @@ def take(root: Path, env_names: Sequence[str], opening: Opening) -> dict[str, Js
         "python": platform.python_version(),
         "implementation": platform.python_implementation(),
         "platform": _platform(),
-        "time_zone": list(time.tzname),
+        "time_zone": _time_zone(),
         "entry": opening.entry,
         "source_digest": opening.source_digest,
         "script": _script(root),
         "git": _git(root),
-        "distributions": _distributions(tuple(sys.path)),
+        "distributions": _distributions(),
         "lock_files": _locks(root),
         "tools": _tools(),
         "env": {name: os.environ[name] for name in env_names if name in os.environ},
@@ -62,6 +62,15 @@ def _given(opening: Opening) -> Json:
         return opening.snapshot() if opening.snapshot is not None else None
     except Exception as wrong:  # noqa: BLE001  # the user's own function
         return {"failed": type(wrong).__name__}
+
+
+def _time_zone() -> Json:
+    """The zone's name where the system tells it (`Europe/Oslo`), else what the C library calls it."""
+    try:
+        name = str(Path("/etc/localtime").readlink()).partition("zoneinfo/")[2]
+    except OSError:
+        name = ""
+    return os.environ.get("TZ") or name or list[Json](time.tzname)
 
 
 @lru_cache(maxsize=1)
@@ -135,9 +144,20 @@ def _ask_git(root: Path, *words: str) -> bytes | None:
 # --- installed distributions and lock files ---------------------------------------------------------------------------
 
 
+def packages() -> list[Json]:
+    """The installed distributions as `name==version`, in order; a body of its own, since runs share it."""
+    return [f"{name}=={version}" for name, version in sorted(_versions(tuple(sys.path)).items())]
+
+
+def _distributions() -> Json:
+    """Digest and number of the installed distributions."""
+    found = _versions(tuple(sys.path))
+    return {"digest": digest(dict[str, Json](found)), "count": len(found)}
+
+
 @lru_cache(maxsize=4)
-def _distributions(path: tuple[str, ...]) -> Json:
-    """Digest and number of the installed distributions.
+def _versions(path: tuple[str, ...]) -> dict[str, str]:
+    """Installed distributions, name -> version.
 
     Read from the names of their `.dist-info` folders (`name-version.dist-info`, the recording of installed projects
     that PyPA specifies), since reading the metadata of each takes a hundred times longer.
@@ -146,7 +166,7 @@ def _distributions(path: tuple[str, ...]) -> Json:
     for folder in path:
         for name, version in _in_folder(folder or "."):
             found.setdefault(name, version)
-    return {"digest": digest(dict[str, Json](found)), "count": len(found)}
+    return found
 
 
 def _in_folder(folder: str) -> list[tuple[str, str]]:

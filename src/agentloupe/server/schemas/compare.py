@@ -66,6 +66,25 @@ class Answers(Document):
     right: Json | None
 
 
+class SnapshotChange(Document):
+    """One thing that the runs depended on, and that differs; null is absent."""
+
+    what: str = Field(examples=["packages.openai", "given.prompt_template", "tools.refund.source_digest"])
+    left: Json | None
+    right: Json | None
+
+
+class Snapshots(Document):
+    """How what two runs depended on differs."""
+
+    left: str | None = Field(description="Digest of the left snapshot.")
+    right: str | None
+    changes: list[SnapshotChange]
+    lines: list[str] = Field(
+        description="The same for people.", examples=[["3 packages changed: openai 3.56.0 -> 3.57.0"]]
+    )
+
+
 class Header(Document):
     """What stands above the rows."""
 
@@ -76,6 +95,7 @@ class Header(Document):
     counts: dict[str, int]
     deltas: dict[str, Delta]
     answers: Answers
+    snapshot: Snapshots
 
 
 class ComparePage(Page[Row]):
