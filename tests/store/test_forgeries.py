@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import runpy
 import shutil
 from collections import Counter
 from collections.abc import Iterator
@@ -12,20 +13,21 @@ from unittest.mock import patch
 
 import pytest
 
-from agentloupe.engine.anchors import read_anchors
+from agentloupe.engine.anchors import read_anchors, read_proof
 from agentloupe.engine.verify import verify
 from agentloupe.exporters.loupe_file import LoupeFileExporter
 from agentloupe.importers.loupe_file import read_text
 from agentloupe.ports import ambient
 from agentloupe.store import open_url
 from agentloupe.vault.keys import PublicKeys, SigningKey, make_key
-from agentloupe.verbs.anchoring import open_anchors, verify_store, write_anchor
+from agentloupe.verbs.anchoring import open_anchors, verify_store, write_anchor, write_proof
 from agentloupe.verbs.deleting import delete_run
 from agentloupe.words.canonical import canonical
 from agentloupe.words.checkpoint import Checkpoint
 from agentloupe.words.errors import Corrupt, LoupeError
 from tests.store.forgeries import IN_PLACE, RE_LINKED, anchor_forgeries, loupe_forgeries, store_forgeries
 from tests.store.make import Author, small_run
+from tests.support import ROOT
 
 Table = Counter[tuple[str, str, str, str]]
 TOLD = "the report says so"
@@ -140,19 +142,25 @@ def test_one_damaged_run_does_not_hide_the_others(place: Place, tmp_path: Path) 
     assert len(found.results) == 4
 
 
-def files(place: Place) -> tuple[Table, list[str]]:
-    """The same of a `.loupe` file, with the anchors at hand."""
+def exported(place: Place, run_id: str = "run-1") -> bytes:
+    """The text of a `.loupe` file."""
     store = open_url(place.db)
     out = io.BytesIO()
-    LoupeFileExporter(packed=False).write(iter([store.recording("run-1")]), out)
+    LoupeFileExporter(packed=False).write(iter([store.recording(run_id)]), out)
     store.close()
+    return out.getvalue()
+
+
+def files(place: Place) -> tuple[Table, list[str]]:
+    """The same of a `.loupe` file, with the anchors at hand."""
+    text = exported(place)
     known = open_anchors(place.anchors, place.public).of("run-1")
     table: Table = Counter()
     survived: list[str] = []
-    assert verify(read_text(out.getvalue(), "file"), signed=known).anchored
-    for what, done, depth, where, text in loupe_forgeries(out.getvalue()):
+    assert verify(read_text(text, "file"), signed=known).anchored
+    for what, done, depth, where, forged in loupe_forgeries(text):
         try:
-            result = verify(read_text(text, "file"), signed=known)
+            result = verify(read_text(forged, "file"), signed=known)
             found = result.fault.reason if result.fault else "whole"
             if found == "whole" and result.anchor_sequence != result.events:
                 found = TOLD
@@ -173,6 +181,17 @@ def test_nothing_that_is_done_to_a_loupe_file_goes_unnoticed(place: Place) -> No
 def anchors(place: Place) -> Iterator[tuple[str, str, str]]:
     """What was done to an anchor file, where, and what reading it says: the reason, or its last checkpoint."""
     trust = PublicKeys.read(place.public)
+    for done, where, text in forged_anchors(place):
+        try:
+            known = read_anchors(text.splitlines(), trust, "anchors")
+            found = f"checkpoint {known.last.number if known.last else 0}"
+        except LoupeError as wrong:
+            found = wrong.reason
+        yield done, where, found
+
+
+def forged_anchors(place: Place) -> Iterator[tuple[str, str, bytes]]:
+    """What was done, where, and the forged file."""
     other = SigningKey.read(place.other)
 
     def resign(said: dict[str, Any]) -> bytes:
@@ -180,13 +199,7 @@ def anchors(place: Place) -> Iterator[tuple[str, str, str]]:
         signature = other.sign(checkpoint.signed_bytes()).hex()
         return canonical({"checkpoint": checkpoint.document(), "signature": signature, "leaves": said["leaves"]})
 
-    for done, where, text in anchor_forgeries(place.anchors.read_bytes().splitlines(), resign):
-        try:
-            known = read_anchors(text.splitlines(), trust, "anchors")
-            found = f"checkpoint {known.last.number if known.last else 0}"
-        except LoupeError as wrong:
-            found = wrong.reason
-        yield done, where, found
+    yield from anchor_forgeries(place.anchors.read_bytes().splitlines(), resign)
 
 
 def test_nothing_that_is_done_to_an_anchor_file_goes_unnoticed(place: Place) -> None:
@@ -204,6 +217,70 @@ def test_nothing_that_is_done_to_an_anchor_file_goes_unnoticed(place: Place) -> 
     with pytest.raises(Corrupt, match="holds no anchor"):
         (place.db.parent / "empty").write_bytes(b"")
         open_anchors(place.db.parent / "empty", place.public)
+
+
+OTHER = runpy.run_path(str(ROOT / "tools" / "verify_anchors.py"))
+
+
+def theirs(*words: Any) -> str:
+    """What the second reader says of an anchor file or a proof, and of a run."""
+    try:
+        return OTHER["judge"](*words)[0]
+    except OTHER["Fault"] as fault:
+        return fault.reason
+
+
+def test_a_second_reader_agrees_about_anchor_files(place: Place) -> None:
+    """It shares no code with ours, and names the same reason for every forgery."""
+    keys, whole = OTHER["public_keys"](place.public.read_bytes()), place.anchors.read_bytes()
+    assert theirs(whole, keys) == f"checkpoints=2 runs=3 at={SIGNED_AT[1]}"
+    assert theirs(whole + b"torn", keys) == theirs(whole, keys)
+    for (done, where, ours), (_, _, text) in zip(anchors(place), forged_anchors(place), strict=True):
+        said = theirs(text, keys)
+        wanted = {"checkpoint 0": "no_anchors", "checkpoint 1": f"checkpoints=1 runs=3 at={SIGNED_AT[0]}"}.get(
+            ours, ours
+        )
+        assert said == wanted, (done, where)
+
+
+def test_a_second_reader_agrees_about_runs_and_proofs(place: Place, tmp_path: Path) -> None:
+    """Of a run it does not look at values, nor at what the file says of its own length; it finds what was done to events."""
+    keys = OTHER["public_keys"](place.public.read_bytes())
+    write_proof(place.anchors, place.public, "run-1", tmp_path / "proof")
+    proof = (tmp_path / "proof").read_bytes()
+    text = exported(place)
+    known = open_anchors(place.anchors, place.public).of("run-1")
+    for signed in (place.anchors.read_bytes(), proof):
+        assert theirs(signed, keys, text).endswith("run=run-1 events=13 anchored=13")
+        for what, done, depth, where, forged in loupe_forgeries(text):
+            if what != "event" or "a field changed" in done:
+                continue
+            said = theirs(signed, keys, forged)
+            try:
+                result = verify(read_text(forged, "file"), signed=known)
+                ours = result.fault.reason if result.fault else "run=run-1"
+            except LoupeError as wrong:
+                ours = wrong.reason
+            assert ours in said, (done, depth, where)
+    for n in range(0, len(proof), 7):
+        changed = proof[:n] + bytes([proof[n] ^ 1]) + proof[n + 1 :]
+        with pytest.raises(LoupeError) as found:
+            read_proof(changed.rstrip(b"\n"), PublicKeys.read(place.public), "proof")
+        said = theirs(changed, keys)
+        assert said == found.value.reason or b'"leaf":' not in changed, n
+
+
+def test_the_second_reader_as_a_command(place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "run.jsonl").write_bytes(exported(place))
+    (tmp_path / "late.jsonl").write_bytes(exported(place, "late"))
+    words = [str(place.anchors), "--public-key", str(place.public)]
+    assert OTHER["main"](words) == 0
+    assert OTHER["main"]([*words, "--run", str(tmp_path / "run.jsonl")]) == 0
+    assert OTHER["main"]([*words, "--run", str(tmp_path / "late.jsonl")]) == 1
+    assert OTHER["main"]([str(place.anchors), "--public-key", str(place.anchors)]) == 3
+    (tmp_path / "anchors").write_bytes(place.anchors.read_bytes().replace(b'"runs":3', b'"runs":2'))
+    assert OTHER["main"]([str(tmp_path / "anchors"), *words[1:]]) == 2
+    assert "[signature]" in capsys.readouterr().err
 
 
 def tables(folder: Path) -> dict[str, list[tuple[str, ...]]]:

@@ -10,6 +10,7 @@ proof (`proof_of`) holds one leaf and its path to the root, so that one run can 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, cast
@@ -127,7 +128,7 @@ def _proven(document: Mapping[str, Json], trust: Trust, where: str) -> Checkpoin
     """The checkpoint of a document, if a trusted key signed it."""
     try:
         checkpoint = Checkpoint.of(document["checkpoint"])
-        signature = bytes.fromhex(cast("str", document["signature"]))
+        signature = _bytes_of(document["signature"], 64)
     except OverflowError as newer:
         raise VersionUnknown(f"{where}: checkpoint of version {newer} is newer than this reader") from newer
     except (ValueError, TypeError) as wrong:
@@ -138,6 +139,13 @@ def _proven(document: Mapping[str, Json], trust: Trust, where: str) -> Checkpoin
     if not trust.signed(checkpoint.key_id, checkpoint.signed_bytes(), signature):
         raise Corrupt(f"{where}: the signature does not fit: this is not what was signed", reason="signature")
     return checkpoint
+
+
+def _bytes_of(value: Json, count: int) -> bytes:
+    """So many bytes, from lower hex digits and nothing else. Raises `ValueError`."""
+    if not isinstance(value, str) or not re.fullmatch(f"[0-9a-f]{{{2 * count}}}", value):
+        raise ValueError(f"no {count} bytes in hex digits")
+    return bytes.fromhex(value)
 
 
 def _in_its_place(checkpoint: Checkpoint, last: Checkpoint | None, where: str) -> None:
@@ -221,7 +229,7 @@ def read_proof(data: bytes, trust: Trust, origin: str) -> Anchors:
         leaf = leaf_of(document["leaf"])
         if type(index) is not int or not isinstance(path, list) or len(path) > _LONGEST_PATH:
             raise TypeError("no path")
-        beside = [bytes.fromhex(cast("str", one)) for one in path]
+        beside = [_bytes_of(one, 32) for one in path]
     except (ValueError, TypeError) as wrong:
         raise Corrupt(f"{origin}: no proof", reason="anchor_line") from wrong
     reached = root_by_path(hash_of_leaf(leaf), index, checkpoint.runs, beside)
