@@ -18,10 +18,10 @@ from agentloupe.engine.verify import verify
 from agentloupe.store import envelopes, open_url, spool
 from agentloupe.store.schema import SCHEMA
 from agentloupe.store.sqlite import SqliteStore
-from agentloupe.words.errors import Corrupt, LoupeError, StoreError, UsageError, VersionUnknown
+from agentloupe.words.errors import Corrupt, LoupeError, OwnerAlive, StoreError, UsageError, VersionUnknown
 from agentloupe.words.event import Draft
 from agentloupe.words.run import RunFilter
-from tests.store.make import Author, small_run
+from tests.store.make import Author, dead_owner, small_run
 
 
 def made(path: Path) -> Path:
@@ -351,3 +351,18 @@ def test_flipped_bytes_of_the_file_are_found_or_said(db: Path, seed: int) -> Non
         attempt(lambda run=run: store.steps(run))
     attempt(store.runs)
     attempt(store.close)
+
+
+def test_closing_a_store_keeps_every_run_whatever_became_of_another(tmp_path: Path) -> None:
+    """Somebody took one run over while its first owner held events back; those of the other run are written all the same."""
+    store = SqliteStore(tmp_path / "loupe.db", new_fold=Projector)
+    held_back = Author(store, "other").started()
+    lost = Author(store, "lost", owner=dead_owner()).started()
+    store.take_over("lost", Projector, owner=dead_owner())
+    lost.clock("grouped")
+    held_back.clock("grouped")
+    with pytest.raises(OwnerAlive):
+        store.close()
+    again = SqliteStore(tmp_path / "loupe.db")
+    assert [event.type for event in again.recording("other").events] == ["run.started", "clock.read"]
+    again.close()

@@ -4,10 +4,10 @@
 | --- | --- |
 | same code, same recording | passes, everything is consumed, real side effects: none |
 | a changed argument | fails at the first boundary it reaches, with both input digests |
-| a deleted event | a gap; chained anew: a divergence |
-| a changed payload | its digest fails |
+| a deleted event | a gap; chained anew: a divergence, and not what was signed |
+| a changed payload | its digest fails; under its own digest, chained anew: not what was signed |
 | the program ends early, or calls once more | fails, even where the answer is equal |
-| replayed again | the same report; nothing is changed |
+| replayed again, out of a database, out of a file | the same report; nothing is changed |
 | no network, no credential | passes all the same |
 | bodies kept back (digests only) | the flow can be read, no text |
 | bodies erased | a limited replay that is refused with its reason, no internal error |
@@ -20,22 +20,27 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import agentloupe as loupe
+from agentloupe.engine.anchors import Anchoring
 from agentloupe.engine.project import Projector, project
 from agentloupe.engine.report import ReplayReport
 from agentloupe.engine.verify import verify
+from agentloupe.importers.loupe_file import open_file
 from agentloupe.ports import codecs
 from agentloupe.ports.recording import Recording
+from agentloupe.store import open_url
 from agentloupe.store.memory import MemoryStore
+from agentloupe.verbs.exchange import export_run
 from agentloupe.verbs.isolated import replay_code
 from agentloupe.verbs.replaying import replay
 from agentloupe.words.errors import Damaged, ReplayRefused
-from agentloupe.words.event import Draft
-from tests.tapes import edited, record_in, sequence_of, with_body, without
+from agentloupe.words.event import Draft, Head
+from tests.tapes import edited, record_in, sequence_of, with_body, with_value, without
 
 
 @dataclass
@@ -257,6 +262,35 @@ def test_replay_is_repeatable_and_changes_nothing(recording: Recording) -> None:
         assert {report.text() for report in reports} == {reports[0].text()}
     assert recording.events == before
     assert verify(recording).ok
+
+
+def test_the_same_out_of_a_database_and_out_of_a_file(recording: Recording, tmp_path: Path) -> None:
+    """Wherever the recording lies, the report is the same, and what lies there stays as it is."""
+    store = open_url(tmp_path / "loupe.db")
+    store.insert(recording.run_id, recording.events, recording.get, Projector)
+    export_run(store, recording.run_id, tmp_path / "run.loupe")
+    before = (tmp_path / "run.loupe").read_bytes(), store.heads(), store.size().bodies
+    for changes in ({}, {"to": "boss"}, {"early": True}, {"again": True}):
+        wanted = _replayed(recording, **changes)
+        stored, filed = store.recording(recording.run_id), open_file(tmp_path / "run.loupe")
+        assert [_replayed(one, **changes) for one in (stored, filed)] == [wanted, wanted]
+    assert ((tmp_path / "run.loupe").read_bytes(), store.heads(), store.size().bodies) == before
+    assert store.check() == []
+    assert verify(store.recording(recording.run_id)).ok
+    store.close()
+
+
+def test_what_was_chained_anew_is_not_what_was_signed(recording: Recording) -> None:
+    """A replay sees what the program sees; for the rest somebody signed the run, and says at which event it is another one."""
+    signed = [Anchoring(Head(len(recording.events), recording.events[-1].hash), "2999-01-01T00:00:00Z", "k" * 64, 1)]
+    assert verify(recording, signed=signed).anchored
+    for call_id in dict.fromkeys(e.call_id for e in recording.events if e.call_id):
+        forged = verify(edited(recording, _forgetting(call_id)), signed=signed)
+        assert (forged.fault and forged.fault.reason, forged.anchored) == ("cut", False), call_id
+    for event in recording.events:
+        if event.type in ("tool.finished", "model.responded"):
+            forged = verify(with_value(recording, event.sequence, {"forged": True}), bodies=False, signed=signed)
+            assert (forged.fault and forged.fault.reason, forged.anchored) == ("relinked", False), event.sequence
 
 
 def test_offline_and_without_credentials(recording: Recording, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -338,13 +338,19 @@ class SqliteStore:
         return upkeep.size(self._db, self.url)
 
     def close(self) -> None:
-        """See `ports.Store.close`. Runs that are still going on are given up."""
+        """See `ports.Store.close`. Runs that are still going on are given up, each of them, whatever becomes of another."""
         self._flusher.stop()
+        failed: list[LoupeError] = []
         try:
             while self._writers:
-                self._writers.pop().close()
+                try:
+                    self._writers.pop().close()
+                except LoupeError as wrong:
+                    failed.append(wrong)
         finally:
             self._db.close()
+        if failed:
+            raise failed[0]
 
 
 # --- rows -------------------------------------------------------------------------------------------------------------
