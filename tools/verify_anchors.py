@@ -210,14 +210,14 @@ def read_anchors(data, keys):
     """The last checkpoint of an anchor file, and of each run where it ended, with times, oldest first."""
     lines = data.split(b"\n")[:-1]  # what stands behind the last line break was never finished
     need(lines, "no_anchors", "the file", "holds no anchor")
-    runs, last = {}, None
+    runs, last = {}, {}
     for n, line in enumerate(lines, 1):
         where = f"line {n}"
         document = strict(line, where)
         said = checkpoint_of(document, {"leaves"}, keys, where)
         follows = (last["number"] + 1, sha(canonical(last))) if last else (1, FIRST)
         need((said["number"], said["previous"]) == follows, "order", where, "does not follow the line before")
-        need(last is None or said["store"] == last["store"], "store", where, "is of another store")
+        need(not last or said["store"] == last["store"], "store", where, "is of another store")
         leaves = document["leaves"]
         need(isinstance(leaves, list), "anchor_line", where, "has no leaves")
         for leaf in leaves:
@@ -258,7 +258,8 @@ def check_run(data, runs):
     hashes, began, before = [], "", FIRST
     for line in (one for one in lines if one.startswith(b'{"event":')):
         found = EVENT.fullmatch(line)
-        need(found, "line", f"event {len(hashes) + 1}", "is no line of an event")
+        if not found:
+            raise Fault("line", f"event {len(hashes) + 1}", "is no line of an event")
         event, number = strict(found[1], f"event {len(hashes) + 1}"), len(hashes) + 1
         where = f"event {number}"
         need(event.get("sequence") == number, "gap", where, f"says that it is {event.get('sequence')}")
