@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from agentloupe.ports import ambient, codecs
 from agentloupe.ports.recording import Recording
 from agentloupe.store.memory import MemoryStore
 from agentloupe.verbs.forking import fork
+from agentloupe.verbs.ledger import export_ledger, replay_folder
 from agentloupe.verbs.replaying import replay
 from agentloupe.words.call import Call
 from agentloupe.words.canonical import Json
@@ -157,9 +159,11 @@ def test_threads_get_one_answer(store: MemoryStore) -> None:
     assert (report.passed, report.patched) == (True, {CHANGE: True}), report.text()
 
 
-def test_what_the_recording_says_of_itself_is_in_every_report(store: MemoryStore) -> None:
+def test_what_the_recording_says_of_itself_is_in_every_report(store: MemoryStore, workdir: Path) -> None:
     recording = record_in(store, version(new=True))
     digest = recording.events[0].bodies["snapshot"]
     said = replay(recording, version(new=True)).as_json()["recorded"]
     assert said == {"coverage": "full", "coverage_notes": [], "snapshot": digest}
     assert verify(recording).snapshot == digest
+    export_ledger(store, recording.run_id, workdir / "ledger")
+    assert replay_folder(workdir / "ledger").fields["snapshot"] == digest
