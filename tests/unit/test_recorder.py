@@ -199,6 +199,20 @@ def test_a_write_is_refused_without_its_intent_and_runs_by_setting() -> None:
     assert ran == ["pay 5"]
 
 
+def test_a_write_that_ran_without_its_intent_marks_its_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agentloupe.engine.book._RETRY_MS", 0.0)
+    store = Faulty(10_000)
+    allow = Settings(root=Path.cwd(), db="unused", write_without_store="allow")
+    with ambient.opening_with(RecordOpener(store, settings=allow)), loupe.recording("r"):  # type: ignore[arg-type]
+        look("before")
+        store.first, store.last = store.operations + 2, store.operations + 3
+        assert pay(1) == "paid 1"
+        look("after")
+    run = run_of(store)
+    assert (run.coverage, run.open_effects) == ("lossy", 0)
+    assert [s.status for s in store.steps(run.id) if s.name == "pay"] == ["ok"], "what was held is written later"
+
+
 def test_a_refused_write_is_on_the_record_when_the_store_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agentloupe.engine.book._RETRY_MS", 0.0)
     store = Faulty(10_000)

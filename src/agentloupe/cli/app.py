@@ -56,7 +56,7 @@ VERBS: dict[str, str] = {
 GROUPS: dict[str, tuple[str, ...]] = {
     "anchor": ("keygen", "write", "prove"),
     "ledger": ("replay", "compare", "salvage", "migrate", "export", "import"),
-    "effects": ("list", "settle"),
+    "effects": ("list", "settle", "publish"),
 }
 """Verbs that have verbs of their own."""
 UNSAID = {"effects": "list"}

@@ -1,9 +1,13 @@
-"""`agentloupe effects`: writes that were begun and of which nobody saw the end; listed, and settled by a person."""
+"""`agentloupe effects`: writes of which nobody saw the end, listed and settled; and messages for the outside, delivered."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+import signal
+import threading
+from collections.abc import Callable, Generator, Mapping
+from contextlib import closing, contextmanager, nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -159,4 +163,53 @@ def _json(given: str) -> Json:
         raise UsageError(f"--result is not JSON: {wrong}", hint="a text needs its quotes: '\"text\"'") from wrong
 
 
-COMMANDS: Mapping[str, Callable[..., None]] = {"list": list_, "settle": settle}
+def publish(
+    to: Annotated[
+        Path, typer.Option("--to", metavar="FILE", help="The file that gets a JSON line for each.", show_default=False)
+    ],
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Go on with what comes later, until Ctrl-C or a signal to end.")
+    ] = False,
+    as_json: AsJson = False,
+    db: Database = None,
+    debug: Debug = False,
+) -> None:
+    """Deliver what waits in the outbox to a file, at least once and in order; a line is safe before it leaves the outbox.
+
+    What is kept for it the setting `outbox` says; it is off by default. One publisher at a time.
+    Example: agentloupe effects publish --to events.jsonl
+    """
+    from agentloupe.exporters.message_file import MessageFile
+    from agentloupe.verbs.publishing import publish as deliver
+
+    out = Output(as_json)
+    with opened(db) as store, closing(MessageFile(to)) as sink:
+        outbox = store.outbox
+        with _until_told() if follow else nullcontext() as stop:
+            done = deliver(outbox, sink, stop=stop)
+        types, left = outbox.types(), outbox.count()
+    if as_json:
+        out.document({"delivered": done, "waiting": left, "types": sorted(types)})
+        return
+    out.line(f"{number_of(done, 'message')} delivered to {to}")
+    if not types:
+        out.line("the outbox is off: outbox = true in loupe.toml (or LOUPE_OUTBOX=on) turns it on for the next runs")
+
+
+@contextmanager
+def _until_told() -> Generator[threading.Event]:
+    """An event that is set by Ctrl-C, or by the signal to end."""
+    told = threading.Event()
+
+    def end(*_: object) -> None:
+        told.set()
+
+    before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield told
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+COMMANDS: Mapping[str, Callable[..., None]] = {"list": list_, "settle": settle, "publish": publish}

@@ -50,7 +50,7 @@ def command(
 ) -> None:
     """Go on with an interrupted run: its code runs again over the recording, and from its end for real, as the same run.
 
-    An effect that was begun and whose outcome nobody saw is a question to you: exit code 3, and nothing is tried again.
+    An effect whose outcome nobody saw is asked of its tool's lookup, else a question to you: exit code 3, see agentloupe effects.
     A run of the plain loop (a fork with --engine generic) needs no code: its tools are answered as before.
     Example: agentloupe resume last -- python my_agent.py "a question"
     """

@@ -23,5 +23,7 @@ def command(as_json: AsJson = False, db: Database = None, debug: Debug = False) 
     out.line(f"{number_of(size.runs, 'run')}, {number_of(size.events, 'event')}, {number_of(size.bodies, 'body')}")
     shared = f" ({bytes_text(size.bodies_whole)} before compression)" if size.bodies_whole else ""
     out.line(f"bodies {bytes_text(size.bodies_stored)}{shared}, file {bytes_text(size.file_bytes)}")
+    if size.messages:
+        out.line(f"{number_of(size.messages, 'message')} wait in the outbox: agentloupe effects publish delivers them")
     if size.orphans:
         out.line(f"{number_of(size.orphans, 'body')} belong to no run: agentloupe gc removes them")

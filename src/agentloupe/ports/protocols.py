@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal, Protocol
 
+from agentloupe.ports.outbox import Outbox
 from agentloupe.ports.pack import Body
 from agentloupe.ports.recording import GetBodies, Recording
 from agentloupe.words.call import Attrs, Call
@@ -253,7 +254,10 @@ class RunWriter(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """Bytes and counts of a store. `bodies_stored` is after compression and sharing, `bodies_whole` before."""
+    """Bytes and counts of a store. `bodies_stored` is after compression and sharing, `bodies_whole` before.
+
+    `messages` wait in the outbox.
+    """
 
     url: str
     runs: int
@@ -263,12 +267,18 @@ class Size:
     bodies_whole: int
     file_bytes: int
     orphans: int
+    messages: int
 
 
 class Store(Protocol):
     """Where recordings live. Opened by URL, see `api.open_store`. Safe to use from several threads and processes."""
 
     url: str
+
+    @property
+    def outbox(self) -> Outbox:
+        """What is still to be told to the outside."""
+        ...
 
     def start(self, run_id: str, new_fold: NewFold, *, owner: Owner, share: str | None = None) -> RunWriter:
         """Takes ownership of a run that does not exist yet. `share` names a run whose bodies the new one refers to.

@@ -8,6 +8,7 @@
     model_urls = ["llm.example:8080"] # LOUPE_MODEL_URLS (commas); further addresses of models, for programs that wrap nothing
     anchors = "/safe/anchors.jsonl"   # LOUPE_ANCHORS; signed checkpoints that `verify` and the page hold runs against
     anchor_key = "/safe/anchor.pub"   # LOUPE_ANCHOR_KEY; the public key that they are signed with
+    outbox = true                     # LOUPE_OUTBOX; or types of events (commas): what is told to the outside, see `ports.outbox`
     env = ["TZ", "LANG"]              # LOUPE_ENV (commas); environment names whose values a snapshot may hold
     [secrets]
     fields = ["customer_pin"]         # further names of fields whose values never enter
@@ -34,10 +35,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, cast
 
+from agentloupe.ports.outbox import DEFAULT_TYPES
 from agentloupe.ports.schedule.core import Mode
 from agentloupe.ports.serving import SERVER_READERS, ServerSettings
 from agentloupe.words.dialects import Form
 from agentloupe.words.errors import ConfigError
+from agentloupe.words.event import EVENT_TYPES
 from agentloupe.words.jsontext import Json, JsonFault, loads
 
 __all__ = [
@@ -92,8 +95,10 @@ class Settings:
         endpoints: models that a fork may ask, by name.
         env: environment names whose values a snapshot may hold.
         server: of `agentloupe serve`.
+        outbox: types of events that are told to the outside; `None`: as the store is set.
         model_urls: further addresses of models (host, `host:port` or beginning of a URL), for programs that wrap nothing.
-        pass_trace_on: requests to models carry the headers `traceparent` and `tracestate` of their step.
+        outbox = true                     # LOUPE_OUTBOX; or types of events: keep what is to be told to the outside, see `ports.outbox`
+    pass_trace_on: requests to models carry the headers `traceparent` and `tracestate` of their step.
         anchors, anchor_key: file of signed checkpoints, and file of the public key; `None`: nothing is held against any.
     """
 
@@ -111,6 +116,7 @@ class Settings:
     env: tuple[str, ...] = ("TZ", "LANG", "LC_ALL", "PYTHONHASHSEED")
     server: ServerSettings = field(default_factory=ServerSettings)
     model_urls: tuple[str, ...] = ()
+    outbox: tuple[str, ...] | None = None
     pass_trace_on: bool = False
     anchors: Path | None = None
     anchor_key: Path | None = None
@@ -335,6 +341,19 @@ def _names(value: Any) -> tuple[str, ...]:
     return tuple(name for part in parts if (name := part.strip()))
 
 
+def _outbox(value: Any) -> tuple[str, ...]:
+    """Types of events: the usual ones (`true`, `"on"`), none (`false`, `"off"`), or those that are named."""
+    if value in (True, "on", "true", "1"):
+        return DEFAULT_TYPES
+    if value in (False, "off", "false", "0"):
+        return ()
+    types = _names(value)
+    unknown = [one for one in types if one not in EVENT_TYPES]
+    if unknown:
+        raise ValueError(f"{unknown[0]!r} is no type of an event")
+    return types
+
+
 def _pattern(value: str) -> str:
     try:
         matches_nothing = re.compile(value).search("")
@@ -354,6 +373,7 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "env": _names,
     "model_urls": _names,
     "pass_trace_on": _switch,
+    "outbox": _outbox,
     "anchors": _text,
     "anchor_key": _text,
 }

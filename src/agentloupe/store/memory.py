@@ -11,6 +11,7 @@ from agentloupe.ports.pack import Body, needs
 from agentloupe.ports.protocols import Durability, Fold, NewFold, RunWriter, Size
 from agentloupe.ports.recording import GetBodies, Recording
 from agentloupe.ports.schedule import plain
+from agentloupe.store.outbox import MemoryOutbox
 from agentloupe.store.owners import alive, check_gone
 from agentloupe.store.queries import FORKED, LISTED, FacetKey, facets_of_run, facets_of_steps, matches
 from agentloupe.store.sealing import seal_drafts, whole_chain
@@ -69,6 +70,7 @@ class MemoryStore:
         self._identity = new_event_id()
         self._runs: dict[str, _Kept] = {}
         self._bodies: dict[str, bytes] = {}
+        self.outbox = MemoryOutbox()
         self._lock = plain.RLock()
         self._started = 0
         self._closed = False
@@ -118,6 +120,7 @@ class MemoryStore:
             kept.events.extend(sealed.events)
             self._link(kept, [*(b.digest for b in bodies), *(d for draft in drafts for d in draft.digests())])
             _fold(kept, sealed.events)
+            self.outbox.put(sealed.events)
 
     def _link(self, kept: _Kept, digests: Iterable[str]) -> None:
         todo = list(digests)
@@ -287,6 +290,7 @@ class MemoryStore:
             sealed = seal_drafts(run_id, kept.head, drafts)
             kept.events.extend(sealed.events)
             _fold(kept, sealed.events)
+            self.outbox.put(sealed.events)
             kept.epoch += 1
             kept.owner = None
             kept.steps.clear()
@@ -329,6 +333,7 @@ class MemoryStore:
                 bodies_whole=whole,
                 file_bytes=0,
                 orphans=len(self._orphans()),
+                messages=self.outbox.count(),
             )
 
     def close(self) -> None:

@@ -9,6 +9,7 @@ from agentloupe.ports.faultpoints import reach
 from agentloupe.ports.protocols import NewFold
 from agentloupe.store import bodies as body_rows
 from agentloupe.store.database import Connection, Database
+from agentloupe.store.outbox import put_messages
 from agentloupe.store.reading import read_events
 from agentloupe.store.sealing import together
 from agentloupe.store.spool import Found, left, read, remove, set_aside
@@ -81,6 +82,7 @@ def _settle(conn: Connection, rid: int, found: Found) -> None:
     bodies = body_rows.prepare((body for frame in found.frames for body in frame.bodies), frozenset())
     body_rows.put(conn, rid, bodies, {digest for event in sealed.events for digest in event.digests()})
     put_events(conn, rid, sealed)
+    put_messages(conn, rid, sealed.events)
     conn.execute(
         "UPDATE runs SET last_sequence = ?, head = ? WHERE rid = ?",
         (sealed.head.sequence, bytes.fromhex(sealed.head.hash), rid),

@@ -21,6 +21,7 @@ from agentloupe.store.database import Connection, Database
 from agentloupe.store.evidence import chain_holds
 from agentloupe.store.flusher import Flusher
 from agentloupe.store.jobs import SqliteJobs
+from agentloupe.store.outbox import SqliteOutbox
 from agentloupe.store.owners import alive, check_gone, gone
 from agentloupe.store.projection import set_tags
 from agentloupe.store.queries import select_runs, wanted_facets
@@ -81,6 +82,11 @@ class SqliteStore:
     def jobs(self) -> SqliteJobs:
         """The jobs in the same file."""
         return SqliteJobs(self._db)
+
+    @property
+    def outbox(self) -> SqliteOutbox:
+        """The outbox in the same file."""
+        return SqliteOutbox(self._db, self._settle)
 
     def _settle(self) -> None:
         """Puts into the database what was committed and is not there: by this process, or by one that is gone.

@@ -12,6 +12,7 @@ from agentloupe.ports.protocols import NewFold, Size
 from agentloupe.ports.recording import GetBodies
 from agentloupe.store import bodies as body_rows
 from agentloupe.store.database import Connection, Database
+from agentloupe.store.outbox import put_messages
 from agentloupe.store.projection import Projection, remove_facets, remove_steps, set_facets
 from agentloupe.store.queries import Facet, facets_of_run, facets_of_steps, storable
 from agentloupe.store.rows import run_bytes, run_from, step_from
@@ -168,6 +169,7 @@ def erase(conn: Connection, rid: int, run_id: str, head: Head, drafts: Sequence[
     """Removes a run's bodies and steps, appends `drafts`; the epoch rises, so that no former owner writes again."""
     sealed = seal_drafts(run_id, head, drafts)
     put_events(conn, rid, sealed)
+    put_messages(conn, rid, sealed.events)
     before, steps = _stored(conn, rid, run_id)
     run = None if before is None else _tombstone(before)
     conn.execute(
@@ -233,6 +235,8 @@ _CHECKS: dict[str, str] = {
     "run {}: a body that it needs is not there": """
         SELECT DISTINCT r.id FROM run_bodies m JOIN runs r ON r.rid = m.rid
         WHERE NOT EXISTS (SELECT 1 FROM bodies b WHERE b.bid = m.bid)""",
+    "message {}: the event that it tells of is not there": """
+        SELECT o.number FROM outbox o WHERE NOT EXISTS (SELECT 1 FROM events e WHERE e.key = o.event)""",
     "bodies of a run that is not there (row {})": """
         SELECT DISTINCT m.rid FROM run_bodies m WHERE NOT EXISTS (SELECT 1 FROM runs r WHERE r.rid = m.rid)""",
 }
@@ -263,6 +267,7 @@ def size(db: Database, url: str) -> Size:
         bodies, stored, whole = conn.execute(
             "SELECT count(*), coalesce(sum(length(data)), 0), coalesce(sum(size), 0) FROM bodies"
         ).fetchone()
+        messages = conn.execute("SELECT count(*) FROM outbox").fetchone()[0]
         orphans = conn.execute(
             f"SELECT count(*) FROM bodies WHERE {body_rows.ORPHAN}"  # noqa: S608  # ours
         ).fetchone()[0]
@@ -275,4 +280,5 @@ def size(db: Database, url: str) -> Size:
         bodies_whole=whole,
         file_bytes=db.file_bytes(),
         orphans=orphans,
+        messages=messages,
     )

@@ -25,6 +25,7 @@ from agentloupe.store import envelopes
 from agentloupe.store.bodies import Prepared
 from agentloupe.store.database import Connection, Database
 from agentloupe.store.flusher import Flusher
+from agentloupe.store.outbox import put_messages
 from agentloupe.store.projection import Projection, RunRow
 from agentloupe.store.schema import event_key
 from agentloupe.store.sealing import Sealed, after, seal_drafts, together
@@ -315,7 +316,9 @@ class SqliteWriter:
             reach("settle.after_head")
             linked = self._put_bodies(conn, sealed.events, prepared)
             reach("settle.after_bodies")
-            put_events(conn, self._rid, after(sealed, done))
+            new = after(sealed, done)
+            put_events(conn, self._rid, new)
+            put_messages(conn, self._rid, new.events)
             reach("settle.after_events")
             change = self._projection.write(conn, delta)
             reach("settle.before_commit")

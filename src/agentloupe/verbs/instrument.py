@@ -138,7 +138,8 @@ def tool(
             Unstated means `write`: such a tool is never run again by accident, and never without a durable intent.
         name: stable name; default: the function's.
         version: to tell versions apart; default: a digest of the source text.
-        lookup: for `write`: finds out by idempotency key what became of an effect whose end nobody saw.
+        lookup: for `write`, sync or async: finds out by idempotency key what became of an effect whose end nobody saw,
+            when its run is resumed. Returns `Done`, `Failed`, `NotDone` or `DontKnow`; anything else counts as the last.
         key: for methods: `self` is not recorded; this gives what of it belongs to the arguments.
 
     A generator function, sync or async, is one call whose result is the list of what it yielded.

@@ -218,6 +218,8 @@ class RecordOpener:
         run_id = ambient.new_run_id(agent)
         try:
             store = self._store if self._store is not None else default_store(settings.db)
+            if settings.outbox is not None:
+                store.outbox.publish(settings.outbox)
             return store, _start(store, agent, run_id)
         except Exception as wrong:  # noqa: BLE001  # a store that cannot be had must not cost the agent its run
             return None, _NoWriter(run_id, wrong)
