@@ -120,10 +120,10 @@ def _settled() -> LedgerFiles:
     """A run of which one effect was found to be done and one not to be, and that went on."""
     shop.forget()
     whole = record_in(MemoryStore(), shop.shop, "a", "b")
-    store = shop.cut(whole, sequence_of(whole, "tool.started", "pay"), happened=True)
+    store = shop.cut(whole, sequence_of(whole, "tool.started", "pay by key"), happened=True)
     resume(whole.run_id, shop.shop, store=store)
     once = store.recording(whole.run_id)
-    store = shop.cut(once, sequence_of(once, "tool.started", "pay", 1), happened=False)
+    store = shop.cut(once, sequence_of(once, "tool.started", "pay by key", 1), happened=False)
     resume(whole.run_id, shop.shop, store=store)
     return files_of(store.recording(whole.run_id))
 

@@ -61,7 +61,7 @@ async def aseen(key: str) -> loupe.Done | loupe.NotDone:
     return seen(key)
 
 
-@loupe.tool(effect="write", lookup=seen)
+@loupe.tool(effect="write", name="pay by key", lookup=seen)
 def pay(what: str) -> str:
     return do(what)
 
@@ -139,9 +139,9 @@ def test_a_run_killed_anywhere_ends_as_it_would_have_and_every_effect_is_done_on
 
 def test_what_was_done_is_served_and_noted_with_its_receipt() -> None:
     whole = record_in(MemoryStore(), shop, "a")
-    store = cut(whole, sequence_of(whole, "tool.started", "pay"), happened=True)
+    store = cut(whole, sequence_of(whole, "tool.started", "pay by key"), happened=True)
     assert resume(whole.run_id, shop, store=store).result == ["A: did a"]
-    life = [e for e in store.recording(whole.run_id).events if e.name == "pay"]
+    life = [e for e in store.recording(whole.run_id).events if e.name == "pay by key"]
     assert [e.type for e in life] == [
         *("tool.allowed", "tool.requested", "tool.started", "tool.unknown", "tool.confirmed")
     ]
@@ -152,9 +152,9 @@ def test_what_was_done_is_served_and_noted_with_its_receipt() -> None:
 
 def test_what_was_not_done_is_requested_anew_under_the_same_key() -> None:
     whole = record_in(MemoryStore(), shop, "a")
-    store = cut(whole, sequence_of(whole, "tool.started", "pay"), happened=False)
+    store = cut(whole, sequence_of(whole, "tool.started", "pay by key"), happened=False)
     resume(whole.run_id, shop, store=store)
-    life = [e for e in store.recording(whole.run_id).events if e.name == "pay"]
+    life = [e for e in store.recording(whole.run_id).events if e.name == "pay by key"]
     once = ["tool.requested", "tool.started"]
     assert [e.type for e in life] == ["tool.allowed", *once, "tool.unknown", "tool.confirmed", *once, "tool.finished"]
     assert len({str(e.attrs["idempotency_key"]) for e in life}) == 1
@@ -177,7 +177,7 @@ def raises(_: str) -> Any:
 )
 def test_whoever_cannot_tell_leaves_a_question_and_nothing_is_done(answer: Callable[[str], Any], why: str) -> None:
     whole = record_in(MemoryStore(), shop, "a")
-    store = cut(whole, sequence_of(whole, "tool.started", "pay"), happened=False)
+    store = cut(whole, sequence_of(whole, "tool.started", "pay by key"), happened=False)
     tell.append(answer)
     for _ in range(2):
         with pytest.raises(ResumeRefused, match=why) as refused:
@@ -186,7 +186,7 @@ def test_whoever_cannot_tell_leaves_a_question_and_nothing_is_done(answer: Calla
         assert "sk-live" not in str(refused.value)
         assert not done
     events = store.recording(whole.run_id).events
-    assert [e.type for e in events if e.name == "pay"][3:] == ["tool.unknown"], "noted once"
+    assert [e.type for e in events if e.name == "pay by key"][3:] == ["tool.unknown"], "noted once"
     (effect,) = open_effects(store).items
     assert effect.lookup
     settle_effect(whole.run_id, effect.call_id, "finished", why="rang them up", result="did a", store=store)
@@ -213,7 +213,7 @@ def careful(what: str) -> str:
 
 def test_an_effect_that_failed_raises_in_the_program_as_if_it_had_been_there() -> None:
     whole = record_in(MemoryStore(), careful, "a")
-    begun = sequence_of(whole, "tool.started", "pay")
+    begun = sequence_of(whole, "tool.started", "pay by key")
     store = cut(whole, begun, happened=False)
     tell.append(lambda _: loupe.Failed(Declined(7)))
     assert resume(whole.run_id, careful, store=store).result == "no: 7"
@@ -252,7 +252,7 @@ def nested(what: str) -> str:
 
 def test_a_tool_around_an_effect_runs_again_only_where_that_was_not_done() -> None:
     whole = record_in(MemoryStore(), nested, "a")
-    started = sequence_of(whole, "tool.started", "pay")
+    started = sequence_of(whole, "tool.started", "pay by key")
     everything = dict(world)
     store = cut(whole, started, happened=False)
     assert resume(whole.run_id, nested, store=store).result == "did adid a2"
@@ -264,7 +264,7 @@ def test_a_tool_around_an_effect_runs_again_only_where_that_was_not_done() -> No
 
 
 def test_a_timeout_that_the_program_got_stays_its_own_and_is_settled_beside() -> None:
-    @loupe.tool(effect="write", name="pay", lookup=seen)
+    @loupe.tool(effect="write", name="pay by key", lookup=seen)
     def late(what: str) -> str:
         do(what)
         raise TimeoutError("no answer in time")
