@@ -3,6 +3,7 @@
 usage: python -m tests.faults.shop VERB ARG...
 
     record WAY ORDER...     resume RUN WAY     replay RUN WAY     plain RUN     fork RUN STEP     work
+    publish FILE
 
 WAY: one_by_one, in_threads, in_tasks. It says its result as JSON. `WORLD` is the port of the world; with `LOOKUP` the tools
 can find out by themselves what became of an effect, else a person is asked.
@@ -17,6 +18,7 @@ import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import agentloupe as loupe
@@ -129,6 +131,21 @@ def fork(run: str, step: str) -> Any:
     return [made.id for made in loupe.fork(run, from_step=int(step), control=False).runs]
 
 
+def publish(file: str) -> Any:
+    from agentloupe.exporters.message_file import MessageFile
+    from agentloupe.store.sqlite import SqliteStore
+    from agentloupe.verbs import publishing
+    from agentloupe.verbs.api import open_store
+
+    store = open_store()
+    assert isinstance(store, SqliteStore)
+    sink = MessageFile(Path(file))
+    try:
+        return publishing.publish(store.outbox, sink)
+    finally:
+        sink.close()
+
+
 def work() -> Any:
     """Does jobs until none is open."""
     from agentloupe.ports.ambient import random_hex
@@ -154,6 +171,7 @@ VERBS: dict[str, Callable[..., Any]] = {
     "plain": plain,
     "fork": fork,
     "work": work,
+    "publish": publish,
 }
 
 if __name__ == "__main__":

@@ -24,10 +24,10 @@ from agentloupe.engine.tape import RecordedCall, read_tape
 from agentloupe.engine.verify import verify
 from agentloupe.ports import codecs
 from agentloupe.ports.faultpoints import VARIABLE
+from agentloupe.ports.outbox import DEFAULT_TYPES, published
 from agentloupe.store.sqlite import SqliteStore
 from agentloupe.verbs.effects import open_effects, settle_effect
 from agentloupe.verbs.ledger import export_ledger, replay_folder
-from agentloupe.words.event import Event
 from agentloupe.words.run import Run
 from tests.faults.world import World
 from tests.support import ROOT
@@ -114,11 +114,6 @@ class Stage:
             stored: Any = None if digest is None else recording.body(digest)
             return codecs.decode(stored["result"])
 
-    def events(self, run_id: str) -> list[Event]:
-        """Every event of a run."""
-        with self.store() as store:
-            return store.events(run_id)
-
     def calls(self, run_id: str) -> list[RecordedCall]:
         """Every call of a run."""
         with self.store() as store:
@@ -152,6 +147,20 @@ class Stage:
         made_up = [key for key, status in seen.items() if status == "ok" and not self.world.done[key]]
         assert not made_up, "an outcome of what never was"
 
+    def told(self, file: Path) -> None:
+        """Everything that is to be told to the outside is in the sink's file, in order; some of it perhaps twice."""
+        lines = [json.loads(line) for line in file.read_bytes().splitlines()]
+        first: dict[str, dict[str, Any]] = {}
+        for line in lines:
+            assert first.setdefault(line["id"], line) == line, "a message that comes again is the same"
+        with self.store() as store:
+            assert store.outbox.count() == 0
+            events = {run.id: published(store.events(run.id), DEFAULT_TYPES) for run in store.runs()}
+        by_run: dict[str, list[str]] = {}
+        for line in first.values():
+            by_run.setdefault(line["run_id"], []).append(line["id"])
+        assert by_run == {run: [event.event_id for event in told] for run, told in events.items() if told}
+
     def settle(self) -> None:
         """Says of each open effect what became of it, as a person would who asks the world by its key."""
         if not self.db.exists():
@@ -173,8 +182,6 @@ class Stage:
 
     def derives(self, run_id: str) -> str:
         """The state that a ledger's reader derives from a run that is handed over as files."""
-        if any(event.attrs.get("outcome") == "not_done" for event in self.events(run_id)):
-            return "succeeded"  # LATER
         folder = self.folder / f"ledger-{run_id}"
         with self.store() as store:
             export_ledger(store, run_id, folder)

@@ -213,6 +213,33 @@ def test_effects_happen_once_however_often_the_agent_is_killed(tmp_path: Path, w
         assert len(stage.world.done) == len(ORDERS) * len(stage.runs())
 
 
+@pytest.mark.parametrize(("kind", "number"), some("outbox"))
+def test_the_outside_is_told_of_everything_at_least_once_and_in_order(tmp_path: Path, kind: str, number: int) -> None:
+    with striker(tmp_path, kind, number) as by:
+        stage, file = by.stage, tmp_path / "told.jsonl"
+        stage.more |= {"LOUPE_OUTBOX": "true", "LOOKUP": "1"}
+        for _ in range(8 * KILLS):
+            if by.kills == KILLS:
+                break
+            cut = next(iter(open_runs(stage)), None)
+            if cut is not None and by.chance.random() < 0.5:
+                by.strike(
+                    ("outbox.after_delivery", "recover.before_commit", "recover.after_commit"), "publish", str(file)
+                )
+            elif cut is not None:
+                by.strike((*ASKING, *RESUMING, *STORED, *EFFECTS), "resume", cut.id, "one_by_one", world=3)
+            else:
+                by.strike((*STORED, *EFFECTS), "record", "one_by_one", *ORDERS, world=2 * len(ORDERS))
+            if by.chance.random() < 0.5:
+                stage.sound()
+        assert by.kills == KILLS
+        for run in open_runs(stage):
+            assert stage.said("resume", run.id, "one_by_one") == RESULT
+        stage.said("publish", str(file))
+        stage.sound()
+        stage.told(file)
+
+
 # --- forks and jobs ---------------------------------------------------------------------------------------------------
 
 

@@ -25,7 +25,6 @@ from agentloupe.words.canonical import Json
 from tests.faults.stage import Stage
 from tests.faults.world import World
 from tests.fork_support import weather_run
-from tests.unit.test_faultpoints import COMING
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(300)]
 
@@ -157,6 +156,20 @@ def handed_over(stage: Stage, point: str) -> None:
     assert run.status == "interrupted"
     code, out, err = stage.ran("-m", "agentloupe", "resume", "last", *CALLS)
     assert (code, json.loads(out.partition("\n")[0])) == (0, RESULT), err
+    ended_well(stage)
+
+
+def publishing(stage: Stage, point: str) -> None:
+    """The sink has the messages, and who brought them dies before that is noted: they come again, the same."""
+    stage.more["LOUPE_OUTBOX"] = "true"
+    stage.killed("record", "one_by_one", *ORDERS, fault="effect.after_outcome:2")
+    stage.killed("publish", "told.jsonl", fault=point)
+    before = (stage.folder / "told.jsonl").read_bytes()
+    assert before.count(b"tool.finished") == 2
+    assert stage.said("resume", "last", "one_by_one") == RESULT
+    assert stage.said("publish", "told.jsonl") > before.count(b"\n")
+    assert (stage.folder / "told.jsonl").read_bytes().startswith(before * 2)
+    stage.told(stage.folder / "told.jsonl")
     ended_well(stage)
 
 
@@ -323,6 +336,7 @@ DRILLS: dict[str, Callable[[Stage, str], None]] = {
     "resume.after_attempt": resuming,
     "resume.after_unknown": asking,
     "resume.after_lookup": asking,
+    "outbox.after_delivery": publishing,
     "fork.after_prefix": forking,
     "job.after_claim": working,
     "job.after_answer": answered,
@@ -335,10 +349,15 @@ DRILLS: dict[str, Callable[[Stage, str], None]] = {
 }
 
 
-@pytest.mark.parametrize("point", [point for point in POINTS if point not in COMING])
+@pytest.mark.parametrize("point", POINTS)
 def test_a_kill_at_a_point_leaves_everything_right(stage: Stage, point: str) -> None:
     assert point in DRILLS, "a new point needs its drill"
     DRILLS[point](stage, point)
+
+
+@pytest.mark.parametrize("point", [point for point in POINTS if point.startswith("settle.")])
+def test_a_kill_while_it_is_settled_beside_the_program(stage: Stage, point: str) -> None:
+    grouped(stage, f"{point}:2")
 
 
 @pytest.mark.parametrize("point", ["start.after_row", "fork.after_prefix", "run.before_finish", "run.after_finish"])
