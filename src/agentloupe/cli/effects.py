@@ -41,7 +41,7 @@ def list_(
     """List effects that were begun and of which nobody has noted what became of them, newest run first.
 
     Ask whoever received them, by the key; then say it with `agentloupe effects settle`, or resume the run if its tool has
-    a lookup. Exit code 0, also where there are some. Example: agentloupe effects
+    a lookup. Exit code 0, also where there are some. Example: agentloupe effects list
     """
     found = _found(db, run, limit, cursor)
     out = Output(as_json)
