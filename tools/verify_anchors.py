@@ -6,12 +6,13 @@
     python verify_anchors.py PROOF   --public-key FILE --run RUN.jsonl    # the same with the proof of that run
 
 prints `checkpoints=2 runs=3 at=...` (and `run=... events=24 anchored=24`) and exits with 0; names the first fault and exits
-with 2 (1: the run is not named; 3: newer, or no key). It shares no code with `agentloupe verify`, follows
+with 2 (1: the run is not named; 3: newer, no key, or it cannot be read; 64: wrong usage). It shares no code with `agentloupe verify`, follows
 docs/guides/evidence.md, and gives the same reasons. Of a run it checks events and chain, not values.
 """
 # pyright: basic
 # Plain Python on purpose: it is read by people who check somebody else's work.
 
+import argparse
 import base64
 import binascii
 import hashlib
@@ -46,7 +47,8 @@ def sha(data):
 
 def canonical(value):
     """Canonical JSON (RFC 8785) of texts, whole numbers, lists and objects with plain names."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+    said = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return re.sub("[\ud800-\udfff]", lambda lone: f"\\u{ord(lone[0]):04x}", said).encode()
 
 
 def digits(value, count):
@@ -255,6 +257,7 @@ def check_run(data, runs):
     """The events of an unpacked `.loupe` file: numbers, chain, and what was signed. The id, how many, up to where signed."""
     lines = data.split(b"\n")
     run_id = strict(lines[0], "the header").get("run")
+    need(isinstance(run_id, str), "line", "the header", "names no run")
     hashes, began, before = [], "", FIRST
     for line in (one for one in lines if one.startswith(b'{"event":')):
         found = EVENT.fullmatch(line)
@@ -262,13 +265,14 @@ def check_run(data, runs):
             raise Fault("line", f"event {len(hashes) + 1}", "is no line of an event")
         event, number = strict(found[1], f"event {len(hashes) + 1}"), len(hashes) + 1
         where = f"event {number}"
+        need(isinstance(event.get("recorded_at"), str), "line", where, "does not say when it was recorded")
         need(event.get("sequence") == number, "gap", where, f"says that it is {event.get('sequence')}")
         need(event.get("run_id") == run_id, "run_id", where, "is of another run")
         need(found[2].decode() == before, "prev_hash", where, "does not point at the event before it")
         before = sha(before.encode() + found[1])  # the file holds the canonical form itself
         need(found[3].decode() == before, "hash", where, "is not what was sealed")
         hashes.append(before)
-        began = began or event.get("recorded_at", "")
+        began = began or event["recorded_at"]
     need(hashes, "empty", "the run", "has no events")
     for sequence, head, at in runs.get(run_id, ()):
         if sequence > len(hashes) or hashes[sequence - 1] != head:
@@ -291,16 +295,31 @@ def judge(data, keys, run=None):
     return f"{said} run={run_id} events={events} anchored={anchored or 'no'}", 0 if anchored else 1
 
 
+class Words(argparse.ArgumentParser):
+    """The words of the command line."""
+
+    def error(self, message):
+        """Ends with 64, so that nobody takes wrong words for damage."""
+        self.exit(64, f"{self.prog}: {message}\n")
+
+
 def main(words):
     """The command."""
-    named = dict(zip(words[1::2], words[2::2], strict=False))
+    asked = Words(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
+    asked.add_argument("signed", type=Path, metavar="ANCHORS|PROOF")
+    asked.add_argument("--public-key", type=Path, metavar="FILE", required=True)
+    asked.add_argument("--run", type=Path, metavar="RUN.jsonl")
+    named = asked.parse_args(words)
     try:
-        keys = public_keys(Path(named["--public-key"]).read_bytes())
-        run = Path(named["--run"]).read_bytes() if "--run" in named else None
-        said, code = judge(Path(words[0]).read_bytes(), keys, run)
+        keys = public_keys(named.public_key.read_bytes())
+        run = named.run.read_bytes() if named.run else None
+        said, code = judge(named.signed.read_bytes(), keys, run)
     except Fault as fault:
         print(fault, file=sys.stderr)
         return fault.code
+    except OSError as wrong:
+        print(wrong, file=sys.stderr)
+        return 3
     print(said)
     return code
 

@@ -4,12 +4,13 @@
     python verify_ledger.py FOLDER [--anchor N:HASH] [--public-key FILE]
 
 prints `events=14 receipts=1 state=retrying` and exits with 0, or names the first fault and its check and exits with 2
-(3: newer, or of a kind that is not known here). Sealed ledgers (schema version 1) only. It shares no code with
+(3: newer, of a kind that is not known here, or it cannot be read; 64: wrong usage). Sealed ledgers (schema version 1) only. It shares no code with
 `agentloupe ledger replay`, follows docs/reference/ledger.md, and makes the same checks in the same order.
 """
 # pyright: basic
 # Plain Python on purpose: it is read by people who check somebody else's work.
 
+import argparse
 import base64
 import binascii
 import hashlib
@@ -663,21 +664,38 @@ def judge(files, receipts, anchor=None, keys=None):
     return f"events={len(lines)} receipts={len(receipts)} state={state}"
 
 
+class Words(argparse.ArgumentParser):
+    """The words of the command line."""
+
+    def error(self, message):
+        """Ends with 64, so that nobody takes wrong words for damage."""
+        self.exit(64, f"{self.prog}: {message}\n")
+
+
+def anchor_of(word):
+    """What `--anchor` says."""
+    events, _, head = word.partition(":")
+    if not re.fullmatch("[0-9]{1,18}", events) or not re.fullmatch("[0-9a-fA-F]{64}", head):
+        raise argparse.ArgumentTypeError("not N:HASH")
+    return int(events), head.lower()
+
+
 def main(words):
     """The command."""
-    anchor = keys = None
-    if "--anchor" in words:
-        at = words.index("--anchor")
-        events, _, head = words[at + 1].partition(":")
-        anchor, words = (int(events), head), words[:at] + words[at + 2 :]
+    asked = Words(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
+    asked.add_argument("folder", type=Path, metavar="FOLDER")
+    asked.add_argument("--anchor", type=anchor_of, metavar="N:HASH")
+    asked.add_argument("--public-key", type=Path, metavar="FILE")
+    said = asked.parse_args(words)
     try:
-        if "--public-key" in words:
-            at = words.index("--public-key")
-            keys, words = public_keys(Path(words[at + 1]).read_bytes()), words[:at] + words[at + 2 :]
-        print(judge(*read(Path(words[0])), anchor, keys))
+        keys = public_keys(said.public_key.read_bytes()) if said.public_key else None
+        print(judge(*read(said.folder), said.anchor, keys))
     except Fault as fault:
         print(fault, file=sys.stderr)
         return fault.code
+    except OSError as wrong:
+        print(wrong, file=sys.stderr)
+        return 3
     return 0
 
 

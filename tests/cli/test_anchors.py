@@ -74,6 +74,13 @@ def test_all_runs_with_counts_and_what_is_not_proven(anchored: Path, cli: Comman
     assert "Nothing is proven about what happened since" in said
 
 
+def test_all_runs_by_their_chains_only_says_that_nobody_looked_at_values(anchored: Path, cli: Command) -> None:
+    assert "none damaged, bodies not looked at;" in cli.ok("verify", "--all", "--chain-only", *SIGNED)
+    assert cli.json("verify", "--all", "--chain-only")["bodies"] is False
+    assert "not looked at" not in cli.ok("verify", "--all", *SIGNED)
+    assert cli.json("verify", "--all")["bodies"] is True
+
+
 def test_a_lost_run_is_named(anchored: Path, cli: Command) -> None:
     with closing(sqlite3.connect(anchored)) as conn:
         for trigger in ("changed", "removed", "replaced"):

@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from agentloupe.store.memory import MemoryStore
 from agentloupe.vault.keys import make_key
 from agentloupe.verbs.ledger import export_ledger, import_ledger, replay_folder, write_files
-from agentloupe.words.errors import Corrupt, LoupeError
+from agentloupe.words.errors import Corrupt, LoupeError, UsageError
+from agentloupe.words.event import Head
 from tests.ledger.support import told
 from tests.store.make import small_run
 from tests.support import ROOT
@@ -166,6 +167,33 @@ def test_another_key_or_none_is_a_fault_for_both_readers(
     both.write_bytes((keys / "other.pub").read_bytes() + (keys / "mine.pub").read_bytes())
     assert replay_folder(tmp_path / "signed", public_key=both)
     assert _main(tmp_path / "signed", "--public-key", both) == 0
+
+
+def test_the_second_reader_passes_over_no_word(keys: Path, tmp_path: Path) -> None:
+    """A misspelled option must not leave out the check that it asks for."""
+    store = MemoryStore()
+    small_run(store, "run-1")
+    head = export_ledger(store, "run-1", tmp_path / "unsigned").anchor
+    key = str(keys / "mine.pub")
+    for words in (
+        ("--public-keys", key),
+        ("--pub", key),
+        ("--anchor", "5"),
+        ("--anchor=-1:" + head.partition(":")[2],),
+        ("more",),
+    ):
+        with pytest.raises(SystemExit) as usage:
+            _main(tmp_path / "unsigned", *words)
+        assert usage.value.code == 64, words
+    assert _main(tmp_path / "unsigned", "--anchor", head) == 0
+    assert _main(tmp_path / "nothing") == 3
+    assert _main(tmp_path / "unsigned", "--public-key", tmp_path / "nothing") == 3
+
+
+def test_no_anchor_is_held_against_a_plain_ledger(tmp_path: Path) -> None:
+    """The report must not name an anchor that nobody looked at."""
+    with pytest.raises(UsageError, match="no hashes"):
+        replay_folder(tmp_path / "plain", rules=0, anchor=Head(99, "a" * 64))
 
 
 def test_a_plain_ledger_is_not_signed(keys: Path, tmp_path: Path) -> None:

@@ -208,6 +208,21 @@ def test_a_torn_line_is_no_anchor_and_is_taken_away_by_the_next(signed: Signed) 
         assert not open_anchors(signed.file, signed.public).torn
 
 
+def test_a_file_of_something_else_is_left_as_it_is(signed: Signed) -> None:
+    """One without a line break, too: it is no torn anchor, and is not taken away."""
+    small_run(signed.store, "run-1")
+    for other in (b"what I must not forget", b'{"checkpoints":{"a":1}}', b"notes\nmore"):
+        signed.file.write_bytes(other)
+        with pytest.raises(Corrupt) as refused:
+            signed.write()
+        assert refused.value.reason == "anchor_line"
+        assert signed.file.read_bytes() == other
+    for torn in (b'{"check', b'{"checkpoint":{"at":"2026-11-30T20', b"\0" * 40):
+        signed.file.write_bytes(torn)
+        assert write_anchor(signed.store, signed.file, key=signed.key).mended
+        assert len(signed.lines()) == 1
+
+
 def test_no_file_and_an_empty_file_are_no_anchors(signed: Signed) -> None:
     with pytest.raises(NotFound):
         open_anchors(signed.file, signed.public)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import runpy
 import shutil
 from collections import Counter
@@ -281,6 +282,26 @@ def test_the_second_reader_as_a_command(place: Place, tmp_path: Path, capsys: py
     (tmp_path / "anchors").write_bytes(place.anchors.read_bytes().replace(b'"runs":3', b'"runs":2'))
     assert OTHER["main"]([str(tmp_path / "anchors"), *words[1:]]) == 2
     assert "[signature]" in capsys.readouterr().err
+    assert OTHER["main"]([str(tmp_path / "nothing"), *words[1:]]) == 3
+
+
+@pytest.mark.parametrize("more", [("--rum", "run.jsonl"), ("--ru", "run.jsonl"), ("run.jsonl",), ("--run",)])
+def test_the_second_reader_passes_over_no_word(place: Place, more: tuple[str, ...]) -> None:
+    """A misspelled option must not leave out what it asks for."""
+    with pytest.raises(SystemExit) as usage:
+        OTHER["main"]([str(place.anchors), "--public-key", str(place.public), *more])
+    assert usage.value.code == 64
+
+
+@pytest.mark.parametrize("name", [r"\ud800", "[1]"])
+def test_the_second_reader_names_a_fault_whatever_a_file_holds(place: Place, name: str) -> None:
+    """A text that is no text, an id that is none, a time that is none."""
+    keys, whole = OTHER["public_keys"](place.public.read_bytes()), place.anchors.read_bytes()
+    assert theirs(whole.replace(b"run-1", name.encode()), keys) == "leaves"
+    text = exported(place).replace(b'"run":"run-1"', b'"run":[1]', 1)
+    assert theirs(whole, keys, text) == "line"
+    untimed = re.sub(rb'"recorded_at":"[^"]*"', b'"recorded_at":7', exported(place))
+    assert theirs(whole, keys, untimed) == "line"
 
 
 def tables(folder: Path) -> dict[str, list[tuple[str, ...]]]:

@@ -150,6 +150,7 @@ def _verify_all(out: Output, db: str | None, known: Anchors | None, *, bodies: b
             {
                 "ok": found.ok,
                 "runs": len(found.results),
+                "bodies": bodies,
                 "damaged": [_document(r) for r in found.bad],
                 "lost": [{"run_id": run_id, **asdict(fault)} for run_id, fault in found.lost],
                 "anchors": None if known is None else _anchors_document(known, found.counts()),
@@ -165,7 +166,8 @@ def _verify_all(out: Output, db: str | None, known: Anchors | None, *, bodies: b
             out.line(f"{result.run_id}: {result.head}", style="red")
         runs = number_of(len(found.results), "run")
         said = "ends not anchored" if known is None else _anchors_said(known, found.counts())
-        out.line(f"{runs} checked, {len(found.bad) or 'none'} damaged; {said}")
+        looked = "" if bodies else ", bodies not looked at"
+        out.line(f"{runs} checked, {len(found.bad) or 'none'} damaged{looked}; {said}")
     return 0 if found.ok else 2
 
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from agentloupe.words.errors import LoupeError, NotFound
+from agentloupe.words.errors import Corrupt, LoupeError, NotFound
 
 __all__ = ["append", "read", "whole_lines"]
 
@@ -40,13 +40,15 @@ def append(path: Path, make: Callable[[list[bytes]], bytes]) -> None:
         make: makes the line from those before it; nobody else appends meanwhile.
 
     Raises:
-        LoupeError: it cannot be written (reason `unwritable`). Also what `make` raises; then nothing was changed.
+        LoupeError: it cannot be written (reason `unwritable`). Corrupt: it is a file of something else (reason
+            `anchor_line`). Also what `make` raises; then nothing was changed.
     """
     try:
         file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             _lock(file)
             data = _all(file)
+            _refuse_others(path, data)
             _append(file, data, make)
         except BaseException:
             if not os.fstat(file).st_size:
@@ -58,6 +60,17 @@ def append(path: Path, make: Callable[[list[bytes]], bytes]) -> None:
             _sync_folder(path.absolute().parent)
     except OSError as wrong:
         raise LoupeError(f"{path} cannot be written: {wrong.strerror}", reason="unwritable") from wrong
+
+
+_BEGINNING = b'{"checkpoint":{'
+
+
+def _refuse_others(path: Path, data: bytes) -> None:
+    """What has no whole line is taken away only when it can be the torn beginning of an anchor; zeros are left by a power loss."""
+    begun = data.rstrip(b"\0")[: len(_BEGINNING)]
+    if b"\n" not in data and not _BEGINNING.startswith(begun):
+        hint = "it was left as it is; name an anchor file, or a new one"
+        raise Corrupt(f"{path}: line 1: no anchor", hint=hint, reason="anchor_line")
 
 
 def _append(file: int, data: bytes, make: Callable[[list[bytes]], bytes]) -> None:

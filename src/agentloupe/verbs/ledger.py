@@ -67,7 +67,7 @@ def replay_folder(
         folder: the ledger.
         budget: its budget, when it lies elsewhere.
         rules: whose rules hold; 0 are those of plain ledgers.
-        anchor: number and hash of the last event, as known from elsewhere.
+        anchor: number and hash of the last event, as known from elsewhere; not with rules 0, which know no hashes.
         public_key: file of the key by which the checkpoint has to be signed; `None`: it need not be.
         output: where the report goes; `replay_report.json` in the folder when nothing is said.
 
@@ -75,6 +75,9 @@ def replay_folder(
         Corrupt, VersionUnknown: the first fault; no report is written.
         NotFound, UsageError, LoupeError: the folder cannot be read, or the report not written.
     """
+    if not rules and anchor is not None:
+        hint = "leave the anchor out, or the rules, where the ledger is sealed"
+        raise UsageError("no anchor can be held against a plain ledger: its events have no hashes", hint=hint)
     report = replay(open_ledger(folder, budget=budget), rules=rules, anchor=anchor, trust=_trust(public_key))
     write_file(output or folder / REPORT, report.document())
     return report
