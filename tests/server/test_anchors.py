@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from agentloupe.ports.protocols import Store
 from agentloupe.verbs.anchoring import make_anchor_key, write_anchor
 from tests.server.answers import good
-from tests.server.serving import TOKEN, client_of
+from tests.server.serving import TOKEN, client_of, store_in
 from tests.store.make import small_run
 
 
@@ -41,6 +42,18 @@ def test_anchors_that_cannot_be_used_are_told_and_do_not_stop_the_verdict(store:
     found = good(client.get("/api/runs/run-1/verify"))
     assert (found["ok"], found["anchored"]) == (True, False)
     assert "the signature does not fit" in found["anchor_problem"]
+
+
+def test_anchors_of_another_store_are_told_and_prove_nothing(
+    store: Store, named: dict[str, Path], tmp_path: Path
+) -> None:
+    """The same run stands in another store: what was signed says nothing about that one, as `verify --all` says too."""
+    with closing(store_in(tmp_path / "other")) as other:
+        small_run(other, "run-1")
+        found = good(client_of(other, TOKEN, **named).get("/api/runs/run-1/verify"))
+    assert (found["ok"], found["anchored"], found["anchor_sequence"]) == (True, False, None)
+    assert "is not the store whose runs were signed" in found["anchor_problem"]
+    assert good(client_of(store, TOKEN, **named).get("/api/runs/run-1/verify"))["anchor_problem"] is None
 
 
 def test_without_such_settings_nothing_is_said_of_anchors(store: Store) -> None:

@@ -449,7 +449,10 @@ def test_own_code_is_forked_and_replayed_by_the_worker_that_has_it(
     assert report["run_id"] == run
     assert report["passed"] is True
     assert good(client.get(f"/api/runs/{run}"))["badges"]["replay"]["passed"] is True
-    assert good(client.get(f"/api/reports/{report['id']}")) == report
+    one = good(client.get(f"/api/reports/{report['id']}"))
+    assert one == report | {
+        "source": None
+    }  # a row of the list reads no code; a replay that agrees has no place to show
     assert good(client.get(f"/api/runs/{fork['run_ids'][0]}"))["status"] == "ok"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,26 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def asked(client: TestClient, **body: Any) -> Any:
     return client.put("/api/settings", json={"version": good(client.get("/api/settings"))["version"], **body})
+
+
+def test_every_setting_of_the_reference_is_told(client: TestClient, project: Path) -> None:
+    """As one value with its words, or in a list of its own; the store has its own place."""
+    anchors = project / "anchors.jsonl"
+    text = f'outbox = ["run.finished"]\nanchors = "{anchors}"\nanchor_key = "{project / "k.pub"}"\n'
+    (project / "loupe.toml").write_text(text)
+    found = good(client.get("/api/settings"))
+    items = {item["name"]: item for item in found["items"]}
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "settings.md").read_text("utf-8")
+    rows = re.findall(r"^\| `(?:\[(\w+)\] )?(\w+)` \|", page.partition("```toml")[0], re.MULTILINE)
+    named = {f"{table}.{name}" if table else name for table, name in rows}
+    assert len(named) > 15
+    assert set(items) == {name for name in named if not name.startswith("secrets.")} - {"db"}
+    assert found["secrets"].keys() == {name.removeprefix("secrets.") for name in named if name.startswith("secrets.")}
+    described: Any = client.get("/api/openapi.json").json()["components"]["schemas"]["Setting"]
+    assert described["properties"]["name"]["enum"] == list(items)
+    assert (items["anchors"]["value"], items["anchors"]["place"]) == (str(anchors), "loupe.toml:2")
+    assert (items["outbox"]["value"], items["outbox"]["default"]) == (["run.finished"], None)
+    assert items["pass_trace_on"]["variable"] == "LOUPE_PASS_TRACE_ON"
 
 
 def test_each_setting_says_where_it_comes_from(

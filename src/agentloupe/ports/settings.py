@@ -9,6 +9,7 @@
     anchors = "/safe/anchors.jsonl"   # LOUPE_ANCHORS; signed checkpoints that `verify` and the page hold runs against
     anchor_key = "/safe/anchor.pub"   # LOUPE_ANCHOR_KEY; the public key that they are signed with
     outbox = true                     # LOUPE_OUTBOX; or types of events (commas): what is told to the outside, see `ports.outbox`
+    pass_trace_on = false             # LOUPE_PASS_TRACE_ON; requests to models carry `traceparent` and `tracestate` of their step
     env = ["TZ", "LANG"]              # LOUPE_ENV (commas); environment names whose values a snapshot may hold
     [secrets]
     fields = ["customer_pin"]         # further names of fields whose values never enter
@@ -97,8 +98,7 @@ class Settings:
         server: of `agentloupe serve`.
         outbox: types of events that are told to the outside; `None`: as the store is set.
         model_urls: further addresses of models (host, `host:port` or beginning of a URL), for programs that wrap nothing.
-        outbox = true                     # LOUPE_OUTBOX; or types of events: keep what is to be told to the outside, see `ports.outbox`
-    pass_trace_on: requests to models carry the headers `traceparent` and `tracestate` of their step.
+        pass_trace_on: requests to models carry the headers `traceparent` and `tracestate` of their step.
         anchors, anchor_key: file of signed checkpoints, and file of the public key; `None`: nothing is held against any.
     """
 

@@ -151,12 +151,15 @@ def _opened(anchors: Path, public_key: Path, _one: object, _other: object) -> An
     return read_anchors(lines, trust, str(anchors), torn=torn)
 
 
-def anchors_or_problem(settings: Settings) -> tuple[Anchors | None, LoupeError | None]:
-    """The anchors that the settings name, or why they cannot be used; for reports that go on without them."""
+def anchors_or_problem(settings: Settings, store: Store) -> tuple[Anchors | None, LoupeError | None]:
+    """The anchors that the settings name, or why they cannot be used for this store; for reports that go on without them."""
     try:
-        return configured_anchors(settings), None
+        anchors = configured_anchors(settings)
+        if anchors is not None:
+            _must_be_of(store, anchors)
     except LoupeError as wrong:
         return None, wrong
+    return anchors, None
 
 
 def configured_anchors(settings: Settings) -> Anchors | None:
@@ -221,9 +224,8 @@ def verify_store(
     Raises:
         Corrupt: the anchors are of another store (reason `other_store`).
     """
-    if anchors is not None and _identity(store) != anchors.store:
-        hint = "another database, or one that was put in the place of the right one"
-        raise Corrupt(f"{store.url} is not the store whose runs were signed", hint=hint, reason="other_store")
+    if anchors is not None:
+        _must_be_of(store, anchors)
     faults = store.check()
     names = list(store.heads())
     results: list[Verification] = []
@@ -237,6 +239,12 @@ def verify_store(
             one_more()
     lost = () if anchors is None else tuple(_lost(anchors, set(names)))
     return StoreVerification(tuple(results), lost, tuple(faults), anchors)
+
+
+def _must_be_of(store: Store, anchors: Anchors) -> None:
+    if _identity(store) != anchors.store:
+        hint = "another database, or one that was put in the place of the right one"
+        raise Corrupt(f"{store.url} is not the store whose runs were signed", hint=hint, reason="other_store")
 
 
 def _identity(store: Store) -> str | None:

@@ -78,7 +78,7 @@ def verify_run(
 ) -> Response:
     """Checks that the evidence is whole: numbers, chain, all bodies, and the anchors that the settings name."""
     run = here.reader.run(run_id)
-    anchors, problem = anchors_or_problem(here.settings)
+    anchors, problem = anchors_or_problem(here.settings, here.store)
     signed = () if anchors is None else anchors.of(run_id)
     found = verify(here.store.recording(run_id), bodies=bodies, signed=signed)
     told = {**_verdict(found, problem), "anchors": here.settings.anchors is not None, "checked_at": now()}

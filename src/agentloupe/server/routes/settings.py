@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import MISSING, fields
+from dataclasses import fields
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, cast
 from urllib.parse import urlsplit, urlunsplit
 
 from fastapi import APIRouter
@@ -29,8 +29,6 @@ from agentloupe.words.errors import LoupeError
 __all__ = ["router"]
 
 router = APIRouter(prefix="/api", tags=["settings"])
-
-_SHOWN: Final = ("strict", "write_without_store", "schedule", "stuck_after", "env")
 
 
 @router.get("/settings", response_model=schemas.SettingsDocument)
@@ -94,8 +92,8 @@ def _document(here: Context) -> dict[str, Any]:
 
 
 def _general(files: SettingsFiles, found: Settings) -> list[dict[str, Any]]:
-    defaults = {f.name: f.default for f in fields(Settings) if f.default is not MISSING}
-    return [_item(files, "", name, getattr(found, name), defaults[name]) for name in _SHOWN]
+    defaults = {f.name: f.default for f in fields(Settings)}
+    return [_item(files, "", name, getattr(found, name), defaults[name]) for name in schemas.GENERAL]
 
 
 def _server(files: SettingsFiles, found: ServerSettings) -> list[dict[str, Any]]:
@@ -130,6 +128,8 @@ def _endpoint(files: SettingsFiles, name: str, one: EndpointSettings) -> dict[st
 
 
 def _listed(value: Any) -> Any:
+    if isinstance(value, Path):
+        return str(value)
     return list(cast("tuple[str, ...]", value)) if isinstance(value, tuple) else value
 
 

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from dataclasses import MISSING, fields
+from typing import Final, Literal
 
 from pydantic import Field
 
+from agentloupe.ports.serving import SERVER_READERS
+from agentloupe.ports.settings import Settings
 from agentloupe.server.schemas.common import Document, Json
 
-__all__ = ["PricesBody", "SettingsBody", "SettingsDocument"]
+__all__ = ["GENERAL", "PricesBody", "SettingsBody", "SettingsDocument"]
+
+_APART: Final = frozenset({"secret_fields", "secret_keep", "secret_patterns", "live", "endpoints", "server"})
+GENERAL: Final = tuple(f.name for f in fields(Settings) if f.default is not MISSING and f.name not in _APART)
+"""Settings that are one value each. The store that is served is told elsewhere; tables have lists of their own."""
+_NAMES: Final = (*GENERAL, *(f"server.{name}" for name in SERVER_READERS))
 
 
 class Setting(Document):
     """One setting."""
 
-    name: str = Field(examples=["server.max_body"])
+    name: str = Field(examples=["server.max_body"], json_schema_extra={"enum": list(_NAMES)})
     value: Json | None
     default: Json | None
     variable: str

@@ -2,14 +2,20 @@ import type { Settings } from '../../api/types';
 import { jsonText } from '../../base/json';
 import { type Speech, useWords, type WordKey } from '../../base/words';
 
-/** What each setting does; one that the page has no words for shows its name only. */
-const SAID: Readonly<Record<string, WordKey>> = {
+type Name = Settings['items'][number]['name'];
+
+/** What each setting does; a setting that the server describes and that stands not here is an error of the types. */
+const SAID: Readonly<Record<Name, WordKey>> = {
   strict: 'setup.say.strict',
   write_without_store: 'setup.say.write_without_store',
   schedule: 'setup.say.schedule',
   stuck_after: 'setup.say.stuck_after',
   env: 'setup.say.env',
   model_urls: 'setup.say.model_urls',
+  outbox: 'setup.say.outbox',
+  pass_trace_on: 'setup.say.pass_trace_on',
+  anchors: 'setup.say.anchors',
+  anchor_key: 'setup.say.anchor_key',
   'server.max_body': 'setup.say.max_body',
   'server.max_upload': 'setup.say.max_upload',
   'server.max_depth': 'setup.say.max_depth',
@@ -35,7 +41,7 @@ export function Items({ settings }: { readonly settings: Settings }) {
       </thead>
       <tbody>
         {settings.items.map(item => {
-          const said = SAID[item.name];
+          const said: WordKey | undefined = SAID[item.name]; // a newer server may have more
           return (
             <tr key={item.name}>
               <td>
@@ -61,6 +67,7 @@ export function Items({ settings }: { readonly settings: Settings }) {
 }
 
 function shown(name: string, value: unknown, { t, language }: Speech): string {
+  if (value === null) return t('fork.notSet');
   if (BYTES.has(name) && typeof value === 'number') {
     return `${new Intl.NumberFormat(language).format(value / 1_000_000)} MB`;
   }
