@@ -15,7 +15,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from agentloupe.engine import privacy
-from agentloupe.engine.credentials import cookie_text, field_rule
+from agentloupe.engine.credentials import Look, cookie_text, field_rule
 from agentloupe.engine.privacy import (
     NO_RULES,
     Rules,
@@ -26,7 +26,6 @@ from agentloupe.engine.privacy import (
     rules_from,
     scrub_text,
 )
-from agentloupe.engine.scrubber import Found, Scrubber
 from agentloupe.ports import codecs
 from agentloupe.ports.pack import Packer
 
@@ -407,15 +406,15 @@ def test_a_request_that_grows_is_scanned_once() -> None:
     messages = [{"role": "user", "content": f"message {i} " * 20} for i in range(300)]
     scrub({"messages": copy.deepcopy(messages)}, RULES)
     seen: list[str] = []
-    original = Scrubber._text
+    original = Look.at
 
-    def counting(self: Scrubber, text: str, found: Found, depth: int) -> str:
+    def counting(self: Look, text: str) -> int:
         seen.append(text)
-        return original(self, text, found, depth)
+        return original(self, text)
 
     messages.append({"role": "user", "content": "only this one is new"})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Scrubber, "_text", counting)
+        patch.setattr(Look, "at", counting)
         scrub({"messages": copy.deepcopy(messages)}, RULES)
     assert [text for text in seen if " " in text] == ["only this one is new"]
 
@@ -455,14 +454,14 @@ def test_a_request_is_clean_at_a_glance_only_where_nothing_is_removed(rules: Rul
 
 def _texts_looked_at(request: Any, packer: Packer, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     seen: list[str] = []
-    original = Scrubber._text
+    original = Look.at
 
-    def counting(self: Scrubber, text: str, found: Found, depth: int) -> str:
+    def counting(self: Look, text: str) -> int:
         seen.append(text)
-        return original(self, text, found, depth)
+        return original(self, text)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Scrubber, "_text", counting)
+        patch.setattr(Look, "at", counting)
         look = packer.look(request)
         assert nothing_new_in(look, RULES)
     packer.tell(look)
@@ -492,3 +491,37 @@ def test_what_was_taken_over_from_another_run_is_looked_at_by_the_rules_of_this_
     assert own.adopt(packed.digest, lambda wanted: {digest: bodies[digest] for digest in wanted}) == request
     assert nothing_new_in(own.look(request), RULES)
     assert not nothing_new_in(own.look(request), Rules(patterns={"codeword": "codeword is (?P<s>[0-9])"}))
+
+
+PASSED_ON = (
+    SHAPED["openai"],
+    SHAPED["github"],
+    SHAPED["slack"],
+    SHAPED["pem"],
+    SHAPED["jwt"],
+    "hunter2",
+    "Bearer of all",
+)
+UNDER = ("token", "password", "api_key", "secret", "authorization")
+
+
+@pytest.mark.parametrize("secret", PASSED_ON)
+@pytest.mark.parametrize("first", UNDER)
+@pytest.mark.parametrize("then", UNDER)
+def test_a_secret_passed_on_is_one_thing_in_a_recording_and_in_its_replay(secret: str, first: str, then: str) -> None:
+    """A replay gets what was stored of the secret, under one name, and passes it on under another."""
+    stored = scrub({first: secret}, RULES).value
+    assert isinstance(stored, dict)
+    for of in ({then: secret}, {"name": then, "value": secret}, {"$dict": [[then, secret]]}):
+        again = json.loads(json.dumps(of).replace(json.dumps(secret), json.dumps(stored[first])))
+        assert scrub(again, RULES).value == scrub(of, RULES).value
+
+
+@pytest.mark.parametrize("secret", PASSED_ON[:3])
+def test_a_shape_has_one_mark_under_every_name_and_under_none(secret: str) -> None:
+    clean = scrub({"token": secret, "note": secret, "deep": {"password": [secret]}}, RULES).value
+    assert clean == {"token": "[removed:key]", "note": "[removed:key]", "deep": {"password": ["[removed:key]"]}}
+
+
+def test_a_mark_with_more_behind_it_hides_no_secret() -> None:
+    assert scrub({"token": "[removed:key] hunter2"}, RULES).value == {"token": "[removed:token]"}

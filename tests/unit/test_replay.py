@@ -133,6 +133,22 @@ def test_secrets_are_removed_from_what_is_compared(asynchronous: bool) -> None:
     assert first not in str([recording.body(e.output_digest) for e in recording.events])
 
 
+@pytest.mark.parametrize("secret", ["sk-proj-" + "a1B2" * 10, "hunter2"])
+def test_a_secret_that_the_agent_was_given_may_be_passed_on_under_other_names(secret: str) -> None:
+    @loupe.tool(effect="read", name="log in")
+    def log_in(token: str, **more: str) -> str:
+        return "in"
+
+    @loupe.agent(name="visitor")
+    def visitor(password: str) -> list[str]:
+        return [log_in(token=password), log_in(password), log_in("me", api_key=password)]
+
+    recording = record_in(MemoryStore(), visitor, password=secret)
+    report = replay(recording, visitor)
+    assert report.passed, report.text()
+    assert secret not in str([recording.body(e.input_digest) for e in recording.events])
+
+
 def test_errors_are_the_same_class_with_their_attributes(asynchronous: bool) -> None:
     class Odd(Exception):
         pass

@@ -194,6 +194,11 @@ class Shape:
         self.chars = chars
         self.value = re.compile(value) if value else None
 
+    @property
+    def takes_all(self) -> bool:
+        """Whether it removes all of what it finds, so that a text may become its mark and nothing else."""
+        return self.when is None and self.value is None and "s" not in self.pattern.groupindex
+
     def apply(self, text: str) -> str:
         """The text without what this shape finds."""
         if self.value is not None:

@@ -62,6 +62,7 @@ class Scrubber:
         self._broken: list[str] = []
         self._shapes = [*(SHAPES if built_in else ()), *self._own_shapes(patterns)]
         self._look = Look(self._shapes)
+        self._whole = frozenset(mark(shape.rule) for shape in self._shapes if shape.takes_all)
         self._names: dict[str, str | None] = {}
         self._plans: dict[tuple[str, ...], tuple[tuple[str | None, ...], bool, bool]] = {}
         self._clean: set[str] = set()
@@ -158,7 +159,7 @@ class Scrubber:
 
     def _named(self, name: str, rule: str, item: Json, siblings: Mapping[str, Json], found: Found, depth: int) -> Json:
         """A value under a name that means something to us."""
-        if isinstance(item, str) and (rule == _OPAQUE or item.startswith("[removed:")):
+        if rule == _OPAQUE and isinstance(item, str):
             return item
         if rule in (_BYTES, _MEDIA) and any(key in siblings for key in _MEDIA_NAMES):
             return item
@@ -218,11 +219,24 @@ class Scrubber:
             return made if any(new is not old for new, old in zip(made, item, strict=True)) else item
         if item is None or isinstance(item, bool) or item == "":
             return item
-        text = cookie_text(item) if rule == "cookie" and isinstance(item, str) and "=" in item else mark(rule)
+        text = self._mark(item, rule)
         if text == item:
             return item
         found.removed.append("")
         return text
+
+    def _mark(self, item: Json, rule: str) -> str:
+        """What stands for a value under a secret name.
+
+        A replay gives a program what was stored of a secret, under whatever name: a text that is a credential by its own shape
+        keeps the mark of that shape under each name, and any other mark becomes that of the name, as the secret itself did.
+        """
+        if not isinstance(item, str):
+            return mark(rule)
+        if rule == "cookie" and "=" in item:
+            return cookie_text(item)
+        shaped, _ = self._apply(item, self._look.at(item))
+        return shaped if shaped in self._whole else mark(rule)
 
     def _list(self, items: list[Json], found: Found, depth: int) -> Json:
         if depth > self.DEPTH:
@@ -276,7 +290,7 @@ class Scrubber:
         if not isinstance(name, str) or not isinstance(item, str) or not self._on or len(name) > 128:
             return value
         rule = self._rule_of(name)
-        if rule is None or rule in _SPECIAL or item.startswith("[removed:"):
+        if rule is None or rule in _SPECIAL:
             return value
         new = self._all(item, rule, found)
         if new is item:
@@ -288,7 +302,7 @@ class Scrubber:
         """`["Authorization", "..."]`, for names of headers only: two words in a list are most often just two words."""
         if len(items) != 2 or not isinstance(items[0], str) or not isinstance(items[1], str):
             return items
-        if not self._on or not is_header(items[0]) or items[1].startswith("[removed:"):
+        if not self._on or not is_header(items[0]):
             return items
         new = self._all(items[1], self._rule_of(items[0]) or "header", found)
         if new is items[1]:
