@@ -26,7 +26,7 @@ from agentloupe.store import open_url
 from agentloupe.store.owners import this_process
 from agentloupe.verbs.deleting import delete_run
 from agentloupe.verbs.publishing import publish
-from agentloupe.words.errors import OwnerAlive
+from agentloupe.words.errors import OwnerAlive, Refused
 from tests.cli.driving import agentloupe
 from tests.tapes import record_in
 
@@ -226,6 +226,41 @@ def test_a_line_that_could_not_be_synced_is_taken_back(tmp_path: Path, monkeypat
     sink.deliver([message(3)])
     sink.close()
     assert [json.loads(line)["id"] for line in (tmp_path / "out.jsonl").read_bytes().splitlines()] == ["e1", "e3"]
+
+
+@pytest.mark.parametrize(
+    "held",
+    [b"notes without an end", b"notes\n", b"SQLite format 3\0\n\0", b"[1]\n{", b'{"id":"e1"}\nnotes', b'{"other":1}\n'],
+)
+def test_a_file_that_holds_something_else_is_left_as_it_is(tmp_path: Path, held: bytes) -> None:
+    path = tmp_path / "notes"
+    path.write_bytes(held)
+    with pytest.raises(Refused, match="is no file of messages") as refused:
+        MessageFile(path)
+    assert (refused.value.reason, path.read_bytes()) == ("not_messages", held)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="there are no such files")
+def test_what_is_no_regular_file_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(Refused, match="is no file of messages"):
+        MessageFile(tmp_path / "pipe")
+
+
+def test_a_second_publisher_cuts_nothing_off_that_the_first_one_is_writing(tmp_path: Path) -> None:
+    """Also one of another store, which has a lease of its own."""
+    pytest.importorskip("fcntl")
+    path = tmp_path / "out.jsonl"
+    sink = MessageFile(path)
+    sink.deliver([message(1)])
+    half = path.read_bytes() + b'{"id":"e2'
+    path.write_bytes(half)
+    with pytest.raises(OwnerAlive, match="is being written by another publisher"):
+        MessageFile(path)
+    assert path.read_bytes() == half
+    sink.close()
+    MessageFile(path).close()
+    assert path.read_bytes() == half[:-9]
 
 
 # --- processes --------------------------------------------------------------------------------------------------------

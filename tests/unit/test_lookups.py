@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
@@ -164,10 +165,17 @@ def raises(_: str) -> Any:
     raise ConnectionError("the bank's token is sk-live-12345678")
 
 
+def leaves(_: str) -> Any:
+    raise SystemExit(0)
+
+
 @pytest.mark.parametrize(
     ("answer", "why"),
     [
         (raises, "its lookup raised ConnectionError"),
+        (leaves, "its lookup raised SystemExit"),
+        (lambda _: loupe.Failed("declined"), "its Failed holds str, and not an exception"),  # pyright: ignore[reportArgumentType]
+        (lambda _: loupe.Failed(KeyboardInterrupt()), "its Failed holds KeyboardInterrupt"),  # pyright: ignore[reportArgumentType]
         (lambda _: None, "it returned NoneType"),
         (lambda _: True, "it returned bool"),
         (lambda _: loupe.DontKnow("the bank is closed"), "the bank is closed"),
@@ -285,7 +293,13 @@ def test_a_timeout_that_the_program_got_stays_its_own_and_is_settled_beside() ->
     assert open_effects(store).items == ()
 
 
-@pytest.mark.parametrize("raised", [loupe.OutcomeUnknown("lost"), TimeoutError(), KeyboardInterrupt()])
+@pytest.mark.parametrize(
+    "raised",
+    [
+        *(loupe.OutcomeUnknown("lost"), TimeoutError(), KeyboardInterrupt(), concurrent.futures.CancelledError()),
+        ExceptionGroup("tasks", [ValueError(), ExceptionGroup("inner", [TimeoutError()])]),
+    ],
+)
 def test_what_says_nothing_of_the_world_is_unknown_and_an_ordinary_error_is_not(raised: BaseException) -> None:
     @loupe.tool(effect="write", name="unsure")
     def unsure(error: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from agentloupe.words.call import OutcomeStatus
 from agentloupe.words.effects import OutcomeUnknown
 from agentloupe.words.errors import Cancelled
@@ -26,8 +28,11 @@ def says_nothing(error: BaseException) -> bool:
     """Whether what a writing tool raised leaves open what happened: it was stopped in the middle, or ran out of time.
 
     A timeout of any library is known by its class's name; taking one too many for unknown costs a question, one too few an
-    effect done twice.
+    effect done twice. So a group of errors (of a `TaskGroup`) leaves it open when one of them does.
     """
+    if isinstance(error, BaseExceptionGroup):
+        return any(map(says_nothing, cast("BaseExceptionGroup[BaseException]", error).exceptions))
     if status_of(error) == "cancelled" or isinstance(error, OutcomeUnknown | SystemExit):
         return True
-    return isinstance(error, TimeoutError) or any("Timeout" in kind.__name__ for kind in type(error).__mro__)
+    names = [kind.__name__ for kind in type(error).__mro__]
+    return "CancelledError" in names or any("Timeout" in name for name in names)

@@ -8,6 +8,7 @@ No I/O: the answers come from a tool's own `lookup` or from a person, see `verbs
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import cast
 
 from agentloupe.engine.covering import unrecordable_in
 from agentloupe.engine.privacy import Rules, scrub
@@ -56,6 +57,8 @@ def finding_of(answer: object) -> Finding:
     """What a `lookup` returned. Whatever is not plainly an answer is none: the strictest reading."""
     if isinstance(answer, NotDone | DontKnow):
         return answer
+    if isinstance(answer, Failed) and not isinstance(cast("object", answer.error), Exception):
+        return DontKnow(f"its Failed holds {type(answer.error).__name__}, and not an exception")
     if isinstance(answer, Failed | Done):
         value = answer.error if isinstance(answer, Failed) else answer.result
         if unrecordable_in(codecs.encode(value).wire):

@@ -105,6 +105,6 @@ def _asked(lookup: Lookup, key: str) -> Finding:
                 to_the_end(awaited())
             else:
                 answers.append(answer)
-    except Exception as wrong:  # noqa: BLE001  # whatever it raises: it did not tell
+    except (Exception, SystemExit) as wrong:  # noqa: BLE001  # whatever it raises: it did not tell
         return DontKnow(f"its lookup raised {error_name(wrong)}")
     return finding_of(answers[0])
