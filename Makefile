@@ -109,10 +109,10 @@ page: web/node_modules/.ready  ## build the page that `agentloupe serve` shows (
 PAGE := src/agentloupe/server/page/index.html
 built:
 	@if command -v $(NPM) >/dev/null; then $(MAKE) --no-print-directory -s $(PAGE); \
-	else echo "test: the page is NOT built, since npm was not found: the tests in a browser are skipped" >&2; fi
+	else echo "page: NOT built, since npm was not found: the tests in a browser are skipped" >&2; fi
 
 $(PAGE): web/node_modules/.ready $(shell find web/src web/public web/index.html web/vite.config.ts -type f)
-	@echo "test: building the page"
+	@echo "page: building"
 	@$(NPM) run --silent --prefix web build -- --logLevel warn
 
 page-api: $(READY)  ## write the description of the server's interface anew, from which the page's types are made

@@ -2,7 +2,7 @@
 
     python examples/notify/agent.py T-7
 
-It asks no model, so that the three experiments of the README run anywhere. Each e-mail that is really sent is one line in
+It asks no model, so that the three experiments of the guide to replays run anywhere. Each e-mail that is really sent is one line in
 `outbox.jsonl` (NOTIFY_OUTBOX names another file).
 """
 
