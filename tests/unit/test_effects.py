@@ -21,6 +21,7 @@ from agentloupe.store.memory import MemoryStore
 from agentloupe.store.owners import this_process
 from agentloupe.verbs.deleting import delete_run
 from agentloupe.verbs.effects import open_effects, settle_effect
+from agentloupe.words.canonical import Json
 from agentloupe.words.errors import NotFound, OwnerAlive, Refused, RunNotFound, UsageError
 from agentloupe.words.run import RunFilter
 from tests.tapes import record_in, sequence_of
@@ -99,13 +100,14 @@ def test_what_a_person_says_is_one_event_with_who_and_why_and_no_value_in_it(sto
     before = killed(store, shop, 5, after="tool.requested")
     (effect,) = open_effects(store, before.run_id).items
     secret = "sk-live-1234567890abcdefghijkl"
+    results: dict[str, Json] = {"finished": {"charge": "ch_5", "api_key": secret}, "failed": "declined"}
     settle_effect(
         before.run_id,
         effect.call_id,
         outcome,
         why=f"the bank says so, token {secret}",
         by="ann",
-        result={"charge": "ch_5", "api_key": secret} if outcome == "finished" else "declined",
+        result=results.get(outcome),
         external_id="ch_5",
         store=store,
     )
@@ -149,6 +151,10 @@ def test_what_cannot_be_settled_says_why(store: Store) -> None:
             settle_effect(*args, why="seen", store=store)
     with pytest.raises(UsageError, match="how you know"):
         settle_effect(before.run_id, "0.1", "finished", why=" ", store=store)
+    with pytest.raises(UsageError, match="is the text of its error"):
+        settle_effect(before.run_id, "0.1", "failed", why="seen", result={"code": 7}, store=store)
+    with pytest.raises(UsageError, match="not done has no result"):
+        settle_effect(before.run_id, "0.1", "not_done", why="seen", result="ch_1", store=store)
     allowed = killed(store, shop, 5, after="tool.allowed")
     with pytest.raises(Refused, match="never began") as refused:
         settle_effect(allowed.run_id, "0.0", "finished", why="seen", store=store)

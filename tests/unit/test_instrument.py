@@ -79,6 +79,8 @@ def test_a_tool_says_what_it_is() -> None:
     assert found.effect == "write", "unstated means write"
     with pytest.raises(UsageError, match="unknown effect"):
         loupe.tool(effect="sometimes")  # type: ignore[call-overload]
+    with pytest.raises(UsageError, match="lookup of a tool is a function"):
+        loupe.tool(effect="write", lookup="find_charge")  # type: ignore[call-overload]
 
 
 @pytest.mark.parametrize(

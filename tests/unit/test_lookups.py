@@ -338,6 +338,35 @@ def test_a_cancelled_write_is_unknown_and_a_replay_cancels_it_again() -> None:
     assert report.passed, report.text()
 
 
+@pytest.mark.parametrize(("then", "now"), [("write", "read"), ("write", "pure"), ("read", "write"), ("pure", "write")])
+def test_a_tool_that_was_going_on_is_not_called_again_as_one_of_another_effect(then: Any, now: Any) -> None:
+    def mixed(effect: Any) -> Callable[[], str]:
+        @loupe.tool(effect=effect, name="mixed")
+        def tool(what: str) -> str:
+            return do(what)
+
+        @loupe.agent(name="mixes")
+        def agent() -> str:
+            return tool(what="a")
+
+        return agent
+
+    whole = record_in(MemoryStore(), mixed(then))
+    store = MemoryStore()
+    store.insert(whole.run_id, whole.events[: sequence_of(whole, "tool.started", "mixed")], whole.get, Projector)
+    if then == "write":
+        settle_effect(whole.run_id, "0.0", "not_done", why="rang them up", store=store)
+    before, events = Counter(done), store.recording(whole.run_id).events
+    with pytest.raises(ResumeRefused, match=f"going on as a {then} tool, and is declared {now} now") as refused:
+        resume(whole.run_id, mixed(now), store=store)
+    assert refused.value.reason == "effect_changed"
+    assert done == before
+    assert store.recording(whole.run_id).events == events
+    resume(whole.run_id, mixed(then), store=store)
+    report = loupe.replay(store.recording(whole.run_id), mixed(then))
+    assert report.passed, report.text()
+
+
 def test_a_fork_has_a_key_of_its_own() -> None:
     """From the run, the tool, the arguments and how often; never from an attempt or the time."""
     first, second = (record_in(MemoryStore(), shop, "a", "a") for _ in range(2))

@@ -363,6 +363,16 @@ class Resumer(Recorder):
             self._refuse(
                 _refused(self.run_id, f"the outcome of {recorded.name} is not known", "open_intent", "ask for it")
             )
+        if "write" in (call.effect, recorded.effect) and call.effect != recorded.effect is not None:
+            # Of a read nobody noted an intent, and a write is not begun without one: neither may go on as the other.
+            self._refuse(
+                _refused(
+                    self.run_id,
+                    f"{recorded.name} was going on as a {recorded.effect} tool, and is declared {call.effect} now",
+                    "effect_changed",
+                    f"declare it {recorded.effect} again if it may be done now, or fork the run to go on with other code",
+                )
+            )
         self.kept.took(recorded)
         self._begin()
         span, parent = recorded.span_id or ambient.new_span_id(), recorded.parent_span_id

@@ -171,7 +171,8 @@ def settle_effect(
         Refused: the call is settled already, has its end, or never began (reason `settled`, `ended`, `not_begun`); or it
             cannot be not done, since an effect inside of it was (`inner_effect`).
         OwnerAlive: the run's owner lives, and may see the end itself.
-        UsageError: no such outcome, or no reason. StoreError and its kin: nothing was written.
+        UsageError: no such outcome, no reason, or a result that does not go with the outcome.
+        StoreError and its kin: nothing was written.
     """
     from agentloupe.store.owners import this_process
 
@@ -179,6 +180,10 @@ def settle_effect(
         raise UsageError(f"unknown outcome {outcome!r}", hint=f"one of {', '.join(OUTCOMES)}")
     if not why.strip():
         raise UsageError("it must be said how you know what became of the effect", hint="--why TEXT")
+    if outcome == "failed" and result is not None and not isinstance(result, str):
+        raise UsageError("the result of a failed effect is the text of its error", reason="result")
+    if outcome == "not_done" and result is not None:
+        raise UsageError("what was not done has no result", reason="result")
     where = _store(store)
     run_id = resolve(where, run)
     _open_call(read_tape(where.recording(run_id)), call_id, outcome)

@@ -145,10 +145,12 @@ def tool(
     A generator function, sync or async, is one call whose result is the list of what it yielded.
 
     Raises:
-        UsageError: the effect is unknown.
+        UsageError: the effect is unknown, or the lookup is no function.
     """
     if effect not in EFFECTS:
         raise UsageError(f"unknown effect {effect!r}", hint=f"one of {', '.join(EFFECTS)}")
+    if lookup is not None and not callable(lookup):
+        raise UsageError("the lookup of a tool is a function of its idempotency key")
 
     def declare(written: Callable[..., Any]) -> Callable[..., Any]:
         if isinstance(written, staticmethod | classmethod):

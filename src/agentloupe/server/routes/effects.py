@@ -52,8 +52,6 @@ def settle(here: Here, run_id: RunId, body: schemas.SettleBody) -> Response:
     given = body.model_fields_set
     if body.outcome == "failed" and "result" in given and not isinstance(body.result, str):
         raise UsageError("the result of a failed effect is the text of its error", reason="result")
-    if body.outcome == "not_done" and body.result is not None:
-        raise UsageError("what was not done has no result", reason="result")
     done = settle_effect(
         here.reader.run(run_id).id,
         body.call_id,
