@@ -13,7 +13,7 @@ import pytest
 from agentloupe.engine.project import Projector
 from agentloupe.engine.verify import verify
 from agentloupe.store import bodies as body_rows
-from agentloupe.store import recovery, writer
+from agentloupe.store import recovery, sqlite, writer
 from agentloupe.store.owners import this_process
 from agentloupe.store.spool import folder_of
 from agentloupe.store.sqlite import SqliteStore
@@ -189,3 +189,21 @@ def test_who_was_taken_for_dead_while_it_settled_goes_on_unless_the_run_is_anoth
             author.tool("third", {}, 3, durability="commit")
         with store._db.transaction() as conn:  # so that the store can be closed
             conn.execute("UPDATE runs SET epoch = epoch - 1")
+
+
+def test_a_list_that_lacks_what_was_committed_says_so_once(
+    store: SqliteStore, author: Author, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A killed process's last words cannot be taken in on a full disk: "no open effects" would be wrong unsaid."""
+    author.finished()
+
+    def full(*_: object, **__: object) -> None:
+        raise StoreFull("no room", reason="full")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(sqlite, "recover", full)
+        for _ in range(2):
+            assert len(store.runs()) == 1
+    assert [record.message for record in caplog.records if "no room" in record.message] == [
+        "the end of runs that were killed is not shown, nor their open effects: no room"
+    ]

@@ -91,8 +91,9 @@ def test_a_page_stops_at_the_end_of_a_run_and_goes_on_by_its_cursor(store: Store
         if (cursor := page.cursor) is None:
             break
     assert seen == runs[::-1]
-    with pytest.raises(UsageError, match="no such cursor"):
-        open_effects(store, cursor="x")
+    for cursor in ("x", "\u0663", "9" * 20):
+        with pytest.raises(UsageError, match="no such cursor"):
+            open_effects(store, cursor=cursor)
 
 
 @pytest.mark.parametrize("outcome", ["finished", "failed", "not_done"])

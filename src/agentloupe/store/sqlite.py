@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -33,7 +33,7 @@ from agentloupe.store.sealing import together
 from agentloupe.store.spool import left, read, remove
 from agentloupe.store.textsearch import count_found, select_found
 from agentloupe.store.writer import SqliteWriter, settle_all
-from agentloupe.words.errors import Corrupt, LoupeError, OwnerAlive, RunNotFound, StoreError
+from agentloupe.words.errors import Corrupt, LoupeError, OwnerAlive, RunNotFound, StoreError, StoreFull
 from agentloupe.words.event import Draft, Event, Head
 from agentloupe.words.jsontext import loads
 from agentloupe.words.run import Owner, Run, RunFilter
@@ -42,6 +42,7 @@ from agentloupe.words.step import Step
 
 __all__ = ["SqliteStore"]
 
+_log = logging.getLogger("agentloupe")
 _COLUMNS = (
     "r.rid, r.id, r.row, r.status, r.last_sequence, r.head, r.owner_host, r.owner_pid, r.owner_started, r.epoch,"
     " r.tags_by_hand"
@@ -77,6 +78,7 @@ class SqliteStore:
         self._flusher = Flusher()
         self._writers: list[SqliteWriter] = []
         self._new_fold = new_fold
+        self._said_full = False
 
     @property
     def jobs(self) -> SqliteJobs:
@@ -95,8 +97,14 @@ class SqliteStore:
         """
         settle_all(self.path)
         if self._new_fold is not None and self._db.mode == "rw":
-            with suppress(LoupeError):
+            try:
                 recover(self._db, self._new_fold, gone)
+            except StoreFull as full:
+                if not self._said_full:
+                    self._said_full = True
+                    _log.warning("the end of runs that were killed is not shown, nor their open effects: %s", full)
+            except LoupeError:
+                pass  # it stays where it is
 
     # --- writing ------------------------------------------------------------------------------------------------------
 

@@ -28,6 +28,8 @@ from agentloupe.words.step import Step
 __all__ = ["OpenEffect", "OpenEffects", "Settled", "open_effects", "settle_effect"]
 
 _RUNS_AT_ONCE: Final = 50
+_DIGITS: Final = 18
+"""Of a cursor: what the store can count to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +101,7 @@ def open_effects(
     if run is not None:
         row = where.run(resolve(where, run))
         return OpenEffects(tuple(_of_run(where, row)) if row is not None else ())
-    if cursor is not None and not cursor.isdecimal():
+    if cursor is not None and not (cursor.isascii() and cursor.isdecimal() and len(cursor) <= _DIGITS):
         raise UsageError(f"no such cursor: {cursor!r}", hint="take the one that the page before gave")
     passed, found = int(cursor or 0), list[OpenEffect]()
     while rows := where.runs(RunFilter(open_effects=True, limit=_RUNS_AT_ONCE, offset=passed)):
