@@ -23,6 +23,7 @@ from agentloupe.verbs.instrument import as_agent, declared_tools, entry_of, tool
 from agentloupe.verbs.sessions import RecordOpener
 from agentloupe.words.errors import RunNotFound, Unrecordable, UsageError
 from agentloupe.words.step import Step
+from tests.tapes import record_in
 
 
 @pytest.fixture
@@ -530,3 +531,22 @@ def test_arguments_of_an_agent_that_cannot_be_recorded(store: Store) -> None:
     with ambient.opening_with(RecordOpener(store, strict=True)), pytest.raises(Unrecordable, match=r"\$\.args\[0\]"):
         takes(threading.Lock())
     assert store.count() == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "noted"),
+    [("re_1", "re_1"), (7, "7"), (uuid.UUID(int=7), str(uuid.UUID(int=7))), (b"\xff", "b'\\xff'"), (None, None)],
+)
+def test_a_receipt_of_any_type_is_noted_as_text_and_the_effect_is_recorded_whole(given: object, noted: Any) -> None:
+    @loupe.tool(effect="write", name="refund with receipt")
+    def refund() -> str:
+        loupe.receipt(given)
+        return "refunded"
+
+    @loupe.agent(name="gives receipts")
+    def refunds() -> str:
+        return refund() + refund()
+
+    made = record_in(open_url("memory:"), refunds)
+    ends = [event.attrs.get("external_id") for event in made.events if event.type == "tool.finished"]
+    assert (ends, made.events[-1].type) == ([noted, noted], "run.finished")

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
+from uuid import UUID
 
 import pytest
 from hypothesis import given, settings
@@ -149,6 +150,15 @@ def test_what_was_done_is_served_and_noted_with_its_receipt() -> None:
     key = life[0].attrs["idempotency_key"]
     told = {"effect": "write", "outcome": "finished", "how": "lookup", "idempotency_key": key}
     assert life[-1].attrs == {**told, "external_id": f"x-{str(key)[:4]}"}
+
+
+def test_an_external_id_of_any_type_is_noted_as_text() -> None:
+    whole = record_in(MemoryStore(), shop, "a")
+    store = cut(whole, sequence_of(whole, "tool.started", "pay by key"), happened=True)
+    tell.append(lambda _: loupe.Done("did a", external_id=UUID(int=7)))  # pyright: ignore[reportArgumentType]
+    assert resume(whole.run_id, shop, store=store).result == ["A: did a"]
+    (confirmed,) = (e for e in store.recording(whole.run_id).events if e.type == "tool.confirmed")
+    assert confirmed.attrs["external_id"] == str(UUID(int=7))
 
 
 def test_what_was_not_done_is_requested_anew_under_the_same_key() -> None:

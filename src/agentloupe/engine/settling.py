@@ -111,7 +111,7 @@ class Settler:
             if clean.removed:
                 facts["removed_from_output"] = list[Json](clean.removed)
             if found.external_id is not None:
-                extra["external_id"] = str(scrub(found.external_id, self._rules).value)
+                extra["external_id"] = str(scrub(str(found.external_id), self._rules).value)
             outcome = Outcome(status="ok" if error is None else "error", output=clean.value, attrs=facts)
         return self._scribe.confirmed(
             _call(call),

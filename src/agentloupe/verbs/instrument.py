@@ -273,9 +273,13 @@ def idempotency_key() -> str:
     return key if isinstance(key, str) else ambient.random_hex(64)
 
 
-def receipt(external_id: str) -> None:
-    """Inside a tool: notes the id that the outside world gave to the effect. Does nothing outside a run."""
-    ambient.note("external_id", external_id)
+def receipt(external_id: object) -> None:
+    """Inside a tool: notes the id that the outside world gave to the effect. Does nothing outside a run.
+
+    What is no text (a number, a UUID) is noted as the text that `str` makes of it; `None` is no id.
+    """
+    if external_id is not None:
+        ambient.note("external_id", str(external_id))
 
 
 def traceparent() -> str | None:
