@@ -81,6 +81,29 @@ def test_all_runs_by_their_chains_only_says_that_nobody_looked_at_values(anchore
     assert cli.json("verify", "--all")["bodies"] is True
 
 
+def test_an_index_that_says_something_else_than_the_events_is_told(anchored: Path, cli: Command) -> None:
+    """Nothing signs what `show` and lists are read from; a pass must not stand beside a forged view."""
+    assert cli.json("verify", "run-1")["index"] == []
+    with closing(sqlite3.connect(anchored)) as conn:
+        rid, row = conn.execute("SELECT rid, row FROM runs WHERE id = 'run-1'").fetchone()
+        conn.execute("UPDATE runs SET row = ? WHERE rid = ?", (row.replace(b'"ok"', b'"error"'), rid))
+        conn.execute("DELETE FROM steps WHERE key = ?", (rid << 32 | 1,))
+        conn.commit()
+    assert "error" in cli.ok("show", "run-1")
+    wrong = "the events are whole, and lists and `show` say something else"
+    for words in (("verify", "run-1", *SIGNED), ("verify", "--all", *SIGNED)):
+        done = cli(*words)
+        assert done.code == 1
+        (line,) = [line for line in done.out.splitlines() if wrong in line]
+        assert line.endswith("run: status differ; step 1: is missing")
+    one = cli("verify", "run-1", "--json").json
+    assert (one["ok"], one["reason"], len(one["index"])) == (True, "index", 2)
+    assert [found["run_id"] for found in cli("verify", "--all", "--json").json["index"]] == ["run-1"]
+    assert cli("rebuild").code == 1
+    cli.ok("verify", "run-1", *SIGNED)
+    cli.ok("verify", "--all", *SIGNED)
+
+
 def test_a_lost_run_is_named(anchored: Path, cli: Command) -> None:
     with closing(sqlite3.connect(anchored)) as conn:
         for trigger in ("changed", "removed", "replaced"):

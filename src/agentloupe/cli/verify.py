@@ -13,7 +13,9 @@ import typer
 from agentloupe.cli.common import Anchor, AsJson, Database, Debug, anchor_of, opened
 from agentloupe.cli.output import Output, number_of
 from agentloupe.engine.anchors import Anchors
+from agentloupe.engine.indexed import index_differences
 from agentloupe.engine.verify import Verification, said_of, verify
+from agentloupe.ports.protocols import Store
 from agentloupe.ports.recording import Recording
 from agentloupe.words.errors import Damaged, UsageError, VersionUnknown
 
@@ -58,7 +60,7 @@ def command(
     """Check numbers, chain and bodies of a recording, and hold it against what was signed. Exit code 0 whole, 2 damaged.
 
     A chain alone cannot show that its tail was cut, or that all of it was made anew: anchors do. With --anchors or --proof,
-    a run that they do not name is exit code 1. Example: agentloupe verify last
+    a run that they do not name is exit code 1; so is a run of which lists and `show` say something else than its events. Example: agentloupe verify last
     """
     out = Output(as_json)
     if every == (run is not None):
@@ -69,17 +71,18 @@ def command(
         known = _signed(anchors, proof, public_key)
         if run is None:
             raise typer.Exit(_verify_all(out, db, known, bodies=not chain_only))
-        with _found(run, db) as recording:
+        with _found(run, db) as (recording, store):
             signed = () if known is None else known.of(recording.run_id)
             result = verify(recording, bodies=not chain_only, anchor=anchor_of(anchor), signed=signed)
+            index = index_differences(store, recording) if store is not None and result.ok else ()
     except (Damaged, VersionUnknown) as wrong:
         if not as_json:
             raise
         out.document({"ok": False, "origin": run or "--all", "reason": wrong.reason, "message": wrong.message})
         raise typer.Exit(wrong.exit_code) from wrong
     asked = (anchors or proof) is not None and not signed
-    _say(out, result, chain_only=chain_only, not_named=asked)
-    raise typer.Exit((1 if asked else 0) if result.ok else 2)
+    _say(out, result, index, chain_only=chain_only, not_named=asked)
+    raise typer.Exit((1 if asked or index else 0) if result.ok else 2)
 
 
 def _signed(anchors: Path | None, proof: Path | None, public_key: Path | None) -> Anchors | None:
@@ -99,34 +102,39 @@ def _signed(anchors: Path | None, proof: Path | None, public_key: Path | None) -
     return open_anchors(anchors, key) if anchors is not None else open_proof(proof or Path(), key)
 
 
-def _say(out: Output, result: Verification, *, chain_only: bool, not_named: bool) -> None:
+def _say(out: Output, result: Verification, index: tuple[str, ...], *, chain_only: bool, not_named: bool) -> None:
     if out.as_json:
-        out.document(
-            _document(result)
-            | ({"reason": result.fault.reason if result.fault else "not_anchored"} if not_named else {})
-        )
+        document = _document(result) | {"index": list(index)}
+        if result.ok and (not_named or index):
+            document["reason"] = "not_anchored" if not_named else "index"
+        out.document(document)
         return
     out.line(f"{result.run_id}: {result.head}", style=None if result.ok else "red")
     for fault in result.more:
         out.line(f"  also: sequence {fault.sequence}: {fault.reason}")
+    if index:
+        out.line(f"{_INDEX}: {'; '.join(index)}", style="red")
     if not_named:
         out.line("no anchor names this run: nothing that was signed says anything about it", style="yellow")
     body = "bodies not looked at" if chain_only else f"{number_of(result.bodies_checked, 'body')} fit their digests"
     out.line(f"{number_of(result.events, 'event')}, {body}, coverage {result.coverage}, checked by {result.reader}")
 
 
+_INDEX = "the events are whole, and lists and `show` say something else; `agentloupe rebuild` makes them anew"
+
+
 @contextmanager
-def _found(run: str, db: str | None) -> Generator[Recording]:
-    """The recording of a run or of a file."""
+def _found(run: str, db: str | None) -> Generator[tuple[Recording, Store | None]]:
+    """The recording of a run with its store, or of a file."""
     if Path(run).is_file():
         from agentloupe.importers.loupe_file import open_file
 
-        yield open_file(Path(run))
+        yield open_file(Path(run)), None
         return
     from agentloupe.verbs.api import resolve
 
     with opened(db) as store:
-        yield store.recording(resolve(store, run))
+        yield store.recording(resolve(store, run)), store
 
 
 def _document(result: Verification) -> dict[str, object]:
@@ -155,6 +163,7 @@ def _verify_all(out: Output, db: str | None, known: Anchors | None, *, bodies: b
                 "lost": [{"run_id": run_id, **asdict(fault)} for run_id, fault in found.lost],
                 "anchors": None if known is None else _anchors_document(known, found.counts()),
                 "database": list(found.database),
+                "index": [{"run_id": run_id, "differ": list(differ)} for run_id, differ in found.index],
             }
         )
     else:
@@ -164,11 +173,13 @@ def _verify_all(out: Output, db: str | None, known: Anchors | None, *, bodies: b
             out.line(f"{run_id}: damaged: {said_of(fault)}", style="red")
         for result in found.bad:
             out.line(f"{result.run_id}: {result.head}", style="red")
+        for run_id, differ in found.index:
+            out.line(f"{run_id}: {_INDEX}: {'; '.join(differ)}", style="red")
         runs = number_of(len(found.results), "run")
         said = "ends not anchored" if known is None else _anchors_said(known, found.counts())
         looked = "" if bodies else ", bodies not looked at"
         out.line(f"{runs} checked, {len(found.bad) or 'none'} damaged{looked}; {said}")
-    return 0 if found.ok else 2
+    return (1 if found.index else 0) if found.ok else 2
 
 
 def _anchors_document(known: Anchors, counts: dict[str, int]) -> dict[str, object]:

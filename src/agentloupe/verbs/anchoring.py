@@ -15,6 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from agentloupe.engine.anchors import Anchors, Next, gone_back, next_line, proof_of, read_anchors, read_proof
+from agentloupe.engine.indexed import index_differences
 from agentloupe.engine.verify import Verification, said_of, unreadable, verify
 from agentloupe.exporters.ledger_folder import write_file
 from agentloupe.ports import ambient
@@ -178,12 +179,14 @@ class StoreVerification:
         lost: runs that were signed and are not there any more. A run that was deleted is there: its events stay.
         database: what the database itself found, one line each.
         anchors: what was signed; `None`: nothing was held against anything.
+        index: runs of which lists and `show` say something else than their events, with what differs. No evidence is damaged by it.
     """
 
     results: tuple[Verification, ...]
     lost: tuple[tuple[str, Fault], ...]
     database: tuple[str, ...]
     anchors: Anchors | None
+    index: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     @property
     def bad(self) -> list[Verification]:
@@ -229,16 +232,20 @@ def verify_store(
     faults = store.check()
     names = list(store.heads())
     results: list[Verification] = []
+    index: list[tuple[str, tuple[str, ...]]] = []
     with nullcontext(lambda: None) if progress is None else progress(len(names)) as one_more:
         for name in names:
             try:
                 signed = () if anchors is None else anchors.of(name)
-                results.append(verify(store.recording(name), bodies=bodies, signed=signed))
+                recording = store.recording(name)
+                results.append(verify(recording, bodies=bodies, signed=signed))
+                if results[-1].ok and (differ := index_differences(store, recording)):
+                    index.append((name, differ))
             except Damaged as wrong:
                 results.append(unreadable(name, wrong))
             one_more()
     lost = () if anchors is None else tuple(_lost(anchors, set(names)))
-    return StoreVerification(tuple(results), lost, tuple(faults), anchors)
+    return StoreVerification(tuple(results), lost, tuple(faults), anchors, tuple(index))
 
 
 def _must_be_of(store: Store, anchors: Anchors) -> None:
