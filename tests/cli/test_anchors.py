@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -166,12 +167,45 @@ def test_damage_of_the_anchors_has_a_reason_and_code_2(anchored: Path, cli: Comm
         ("verify", "run-1", *SIGNED, "--proof", "run.proof"),
         ("verify", "--all", "--proof", "run.proof", "--public-key", "key.pub"),
         ("verify", "--all", "--anchor", f"3:{'0' * 64}"),
+        ("verify", "run-1", "--anchor", f"{'9' * 5000}:{'0' * 64}"),
+        ("verify", "run-1", "--anchor", f"3:{'z' * 64}"),
         ("anchor", "write", "--key", "key"),
         ("anchor", "frobnicate"),
     ],
 )
 def test_wrong_usage(anchored: Path, cli: Command, words: tuple[str, ...]) -> None:
     assert cli(*words).code == 64
+
+
+def test_what_is_no_file_is_not_replaced_by_one(anchored: Path, cli: Command) -> None:
+    """`-o /dev/null` of somebody who may replace it."""
+    cli.ok("ledger", "export", "run-1", "folder")
+    os.mkfifo("pipe.loupe")
+    for words in (
+        ("ledger", "replay", "folder", "-o", "pipe.loupe"),
+        ("export", "run-1", "-o", "pipe.loupe", "--force"),
+    ):
+        done = cli(*words)
+        assert done.code == 3
+        assert done.error == "pipe.loupe cannot be written: it is no plain file"
+        assert Path("pipe.loupe").is_fifo()
+    assert cli("anchor", "write", "--key", "key", "--to", "pipe.loupe").code == 3
+    assert Path("pipe.loupe").is_fifo()
+
+
+def test_a_key_is_a_file(db: Path, cli: Command) -> None:
+    for folder in (".", ""):
+        done = cli("anchor", "keygen", folder)
+        assert done.code == 3
+        assert done.error == ". is a folder"
+
+
+def test_a_ledger_without_values_is_taken_over_with_a_warning(anchored: Path, cli: Command) -> None:
+    cli.ok("ledger", "export", "run-1", "flow", "--no-bodies")
+    cli.ok("ledger", "export", "run-1", "whole")
+    assert "holds no values" in cli.ok("ledger", "import", "flow", "--db", "other.db")
+    assert cli("verify", "run-1", "--db", "other.db").code == 2
+    assert cli.json("ledger", "import", "whole", "--db", "third.db")["warnings"] == []
 
 
 def test_a_signed_ledger(anchored: Path, cli: Command) -> None:

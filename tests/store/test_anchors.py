@@ -19,6 +19,7 @@ from agentloupe.engine.anchors import gone_back, next_line, proof_of, read_ancho
 from agentloupe.engine.verify import Verification, verify
 from agentloupe.ports.protocols import Store
 from agentloupe.store import open_url
+from agentloupe.vault import anchors as anchor_file
 from agentloupe.vault.keys import PublicKeys, SigningKey, make_key, public_file
 from agentloupe.verbs.anchoring import open_anchors, open_proof, verify_store, write_anchor, write_proof
 from agentloupe.verbs.deleting import delete_run
@@ -221,6 +222,29 @@ def test_a_file_of_something_else_is_left_as_it_is(signed: Signed) -> None:
         signed.file.write_bytes(torn)
         assert write_anchor(signed.store, signed.file, key=signed.key).mended
         assert len(signed.lines()) == 1
+
+
+def test_what_was_there_before_is_never_taken_away(signed: Signed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty file stays where signing failed; a pipe is refused, not read for ever, not removed."""
+    small_run(signed.store, "run-1")
+    signed.file.touch()
+
+    def full(file: int, data: bytes, at: int) -> int:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "pwrite", full)
+        with pytest.raises(LoupeError, match="No space left"):
+            signed.write()
+    assert signed.file.read_bytes() == b""
+    signed.file.unlink()
+    os.mkfifo(signed.file)
+    for use in (signed.write, lambda: open_anchors(signed.file, signed.public)):
+        with pytest.raises(LoupeError, match="no plain file"):
+            use()
+    with pytest.raises(LoupeError, match="no plain file"):
+        anchor_file.append(signed.file, lambda _: b"{}")
+    assert stat.S_ISFIFO(signed.file.lstat().st_mode)
 
 
 def test_no_file_and_an_empty_file_are_no_anchors(signed: Signed) -> None:

@@ -144,6 +144,13 @@ contexts = st.builds(
 )
 
 
+@pytest.mark.parametrize("header", [PARENT.encode(), 7, [PARENT]])
+def test_what_is_no_text_is_ignored(header: Any) -> None:
+    """As some servers give headers: a header from outside must not stop an agent."""
+    assert read_trace(header) is None
+    assert read_trace(PARENT, header) == TraceContext(TRACE, SPAN)
+
+
 @given(contexts)
 def test_what_is_written_is_read_again(context: TraceContext) -> None:
     assert read_trace(context.traceparent) == context

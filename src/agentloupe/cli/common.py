@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -61,7 +62,7 @@ def anchor_of(text: str | None) -> Head | None:
     if text is None:
         return None
     number, _, digest = text.partition(":")
-    if not number.isdecimal() or len(digest) != 64:
+    if not re.fullmatch("[0-9]{1,18}", number) or not re.fullmatch("[0-9a-fA-F]{64}", digest):
         raise UsageError(
             f"--anchor {text}: not N:HASH",
             hint="for instance --anchor 41:<64 hex digits>, as `show RUN --json` gives events and head",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from collections.abc import Callable, Iterable, Mapping
@@ -46,8 +47,10 @@ def write_file(path: Path, data: bytes) -> None:
     """Writes a file, whole or not at all; a file or link of that name is replaced, never followed.
 
     Raises:
-        LoupeError: it cannot be written (reason `unwritable`).
+        LoupeError: it cannot be written, or a device or pipe is there (reason `unwritable`).
     """
+    if path.exists() and not path.is_symlink() and not path.is_file():  # root would replace /dev/null
+        raise _unwritable(path, OSError(errno.EINVAL, "it is no plain file"))
     beside = path.with_name(f".{path.name}.{ambient.random_hex(8)}.part")
     try:
         _written(beside, (data,))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +19,8 @@ def read(path: Path) -> bytes:
     Raises:
         NotFound: there is none (reason `no_anchors`). LoupeError: it cannot be read (reason `unreadable`).
     """
+    if path.exists() and not path.is_file():  # a pipe or a device would never end
+        raise LoupeError(f"{path} cannot be read: it is no plain file", reason="unreadable")
     try:
         return path.read_bytes()
     except FileNotFoundError as wrong:
@@ -44,14 +48,15 @@ def append(path: Path, make: Callable[[list[bytes]], bytes]) -> None:
             `anchor_line`). Also what `make` raises; then nothing was changed.
     """
     try:
-        file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        file, made = _opened(path)
         try:
             _lock(file)
+            _plain(path, file)
             data = _all(file)
             _refuse_others(path, data)
             _append(file, data, make)
         except BaseException:
-            if not os.fstat(file).st_size:
+            if made and not os.fstat(file).st_size:
                 path.unlink(missing_ok=True)
             raise
         finally:
@@ -71,6 +76,23 @@ def _refuse_others(path: Path, data: bytes) -> None:
     if b"\n" not in data and not _BEGINNING.startswith(begun):
         hint = "it was left as it is; name an anchor file, or a new one"
         raise Corrupt(f"{path}: line 1: no anchor", hint=hint, reason="anchor_line")
+
+
+def _opened(path: Path) -> tuple[int, bool]:
+    """The file to append to, and whether it was made: what was there before is never taken away."""
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600), True
+    except FileExistsError:
+        return os.open(path, os.O_RDWR | os.O_CREAT, 0o600), False  # where a link leads may be new
+
+
+def _plain(path: Path, file: int) -> None:
+    """Refuses a device or a pipe, and a file that another writer made, and took away when it failed."""
+    found = os.fstat(file)
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError(errno.EINVAL, "it is no plain file")
+    if not os.path.samestat(found, path.stat()):
+        raise OSError(errno.ESTALE, "it was replaced meanwhile; try again")
 
 
 def _append(file: int, data: bytes, make: Callable[[list[bytes]], bytes]) -> None:

@@ -44,6 +44,8 @@ def make_key(path: Path) -> str:
     from cryptography.hazmat.primitives import serialization as form
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+    if path.is_dir():
+        raise LoupeError(f"{path} is a folder", hint="name a file, such as anchor.key", reason="unwritable")
     key = Ed25519PrivateKey.generate()
     private = key.private_bytes(form.Encoding.PEM, form.PrivateFormat.PKCS8, form.NoEncryption())
     public = key.public_key().public_bytes(form.Encoding.PEM, form.PublicFormat.SubjectPublicKeyInfo)

@@ -322,7 +322,9 @@ def _source(recording: Recording) -> bytes:
 
 
 def _replace(path: Path, exporter: Exporter, recording: Recording) -> int:
-    """Writes beside the target first, so that a reader never sees half a file."""
+    """Writes beside the target first, so that a reader never sees half a file; what is no file is not replaced by one."""
+    if path.exists() and not path.is_symlink() and not path.is_file():
+        raise LoupeError(f"{path} cannot be written: it is no plain file", reason="unwritable")
     beside = path.with_name(f".{path.name}.{ambient.random_hex(8)}.part")
     try:
         with beside.open("wb") as out:

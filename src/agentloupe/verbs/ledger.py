@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
+from agentloupe.engine.ledger.checks import Found, named_bodies
 from agentloupe.engine.ledger.making import LedgerFiles, files_of, recording_of
 from agentloupe.engine.ledger.migrating import Migration, migrate
 from agentloupe.engine.ledger.report import Comparison, LedgerReport, compare, judge, read_report, replay
@@ -218,8 +219,16 @@ def import_ledger(
         sealed=recording,
         model_calls=found.reducer.model_calls,
         tool_calls=found.reducer.tool_calls,
+        warnings=_not_there(found),
     )
     return take_sealed(store, run, rules_of(settings_here()))
+
+
+def _not_there(found: Found) -> tuple[str, ...]:
+    """What the run will lack, where its events name values that the folder does not hold."""
+    if found.folder.has_bodies or not any(map(named_bodies, found.lines)):
+        return ()
+    return ("the folder holds no values: the run cannot be replayed, and `verify` says of each that it is not there",)
 
 
 def _values(folder: LedgerFolder) -> Iterator[tuple[str, bytes]]:

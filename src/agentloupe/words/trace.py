@@ -62,9 +62,9 @@ class TraceContext:
 def read_trace(traceparent: str | None, tracestate: str | None = None) -> TraceContext | None:
     """The context that the headers tell; `None` where there is none, or `traceparent` is not well formed.
 
-    A version above 00 is read as far as version 00 goes. A malformed `tracestate` is left out, and costs no more than itself.
+    What is no text is not well formed. A version above 00 is read as far as version 00 goes. A malformed `tracestate` is left out, and costs no more than itself.
     """
-    found = _PARENT.fullmatch(traceparent.strip(_BLANKS)) if traceparent else None
+    found = _PARENT.fullmatch(traceparent.strip(_BLANKS)) if isinstance(traceparent, str) else None
     if found is None:
         return None
     version, trace_id, span_id, flags, rest = found.groups()
@@ -78,7 +78,8 @@ def read_tracestate(text: str | None) -> str:
 
     Of one that is longer than 512 characters first the members of more than 128 go, then the last ones.
     """
-    members = [member for part in (text or "").split(",") if (member := part.strip(_BLANKS))]
+    said = text if isinstance(text, str) else ""
+    members = [member for part in said.split(",") if (member := part.strip(_BLANKS))]
     matches = [_MEMBER.fullmatch(member) for member in members]
     keys = {match[1] for match in matches if match is not None}
     if len(members) > _MEMBERS or len(keys) != len(members):
