@@ -687,6 +687,7 @@ def main(words):
     asked.add_argument("--anchor", type=anchor_of, metavar="N:HASH")
     asked.add_argument("--public-key", type=Path, metavar="FILE")
     said = asked.parse_args(words)
+    sys.setrecursionlimit(max(sys.getrecursionlimit(), 20 * DEEPEST))  # a few calls for each level of a line
     try:
         keys = public_keys(said.public_key.read_bytes()) if said.public_key else None
         print(judge(*read(said.folder), said.anchor, keys))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import runpy
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +22,7 @@ from agentloupe.vault.keys import make_key
 from agentloupe.verbs.ledger import export_ledger, import_ledger, replay_folder, write_files
 from agentloupe.words.errors import Corrupt, LoupeError, UsageError
 from agentloupe.words.event import Head
-from tests.ledger.support import told
+from tests.ledger.support import STORY, told
 from tests.store.make import small_run
 from tests.support import ROOT
 
@@ -188,6 +190,20 @@ def test_the_second_reader_passes_over_no_word(keys: Path, tmp_path: Path) -> No
     assert _main(tmp_path / "unsigned", "--anchor", head) == 0
     assert _main(tmp_path / "nothing") == 3
     assert _main(tmp_path / "unsigned", "--public-key", tmp_path / "nothing") == 3
+
+
+@pytest.mark.parametrize("kind", ["object", "list"])
+def test_the_second_reader_reads_as_deep_as_the_first(tmp_path: Path, kind: str) -> None:
+    """A whole ledger is not damaged because its reader runs out of calls."""
+    deep: object = 1
+    for _ in range(990):
+        deep = {"a": deep} if kind == "object" else [deep]
+    begun, *others = STORY
+    write_files(tmp_path / "deep", told([(begun[0], {**begun[1], "deep": deep}), *others]))
+    report = replay_folder(tmp_path / "deep")
+    reader = [sys.executable, str(ROOT / "tools" / "verify_ledger.py"), str(tmp_path / "deep")]
+    done = subprocess.run(reader, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, f"{report}\n"), done.stderr
 
 
 def test_no_anchor_is_held_against_a_plain_ledger(tmp_path: Path) -> None:
