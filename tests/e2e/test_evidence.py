@@ -81,6 +81,10 @@ def test_the_panel_says_what_is_proven_and_what_is_not(page: Page, server: Serve
     expect(panel).to_contain_text(re.compile(r"\d+ bodies fit their digests"))
     expect(panel).to_contain_text("nothing outside of the store says where the run ends")
     expect(panel).to_contain_text(f"agentloupe verify {world.observed}")
+    about = panel.locator("section", has=page.get_by_role("heading", name="Coverage and snapshot"))
+    expect(about).to_contain_text(
+        re.compile(r"(control flow|limited replay|full).*snapshot ?([0-9a-f]{64}|none recorded)")
+    )
     assert "panel=evidence" in page.url
     page.keyboard.press("Escape")
     expect(panel).to_be_hidden()

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { dollars, duration, moment, money, shortId } from './format';
-import { indentJson, jsonText, parseJson } from './json';
+import { indentJson, jsonFault, jsonText, parseJson } from './json';
 import { pieces, plain } from './visible';
 
 describe('money', () => {
@@ -58,6 +58,11 @@ describe('JSON', () => {
     const text = '{"id":9007199254740993,"n":[1,-18446744073709551615],"f":0.1}';
     expect(parseJson(text)).toEqual({ id: 9007199254740993n, n: [1, -18446744073709551615n], f: 0.1 });
     expect(jsonText(parseJson(text))).toBe(text);
+  });
+
+  it('names a number that would become null, where it stands', () => {
+    expect(jsonFault('{"1e999": [1,\n 1e999]}')).toEqual({ line: 2, column: 2, said: 'Number too large' });
+    expect(jsonFault('[1e308, 123456789012345678901234567890]')).toBeNull();
   });
 
   it('takes keys that mean something to JavaScript as keys', () => {

@@ -22,7 +22,7 @@ export interface JsonFault {
 /** The first fault of a text that should be JSON, or null. A name that stands twice in an object is one too. */
 export function jsonFault(text: string): JsonFault | null {
   try {
-    parse(text, null, { parseNumber: exact });
+    parse(text, null, { parseNumber: digits => finite(digits, text) });
     return null;
   } catch (error) {
     const said = error instanceof Error ? error.message : String(error);
@@ -34,6 +34,14 @@ export function jsonFault(text: string): JsonFault | null {
       said: said.replace(/ at position \d+$/, ''),
     };
   }
+}
+
+/** A number that JSON can say again; one beyond all doubles would become null on its way. */
+function finite(digits: string, text: string): number | bigint {
+  const value = exact(digits);
+  if (typeof value === 'bigint' || Number.isFinite(value)) return value;
+  const behind = [...tokens(text)].find(([mark]) => mark === digits)?.[1] ?? text.length;
+  throw new Error(`Number too large at position ${behind - digits.length}`);
 }
 
 /** Values as JSON text, bigints as the digits that they are. */

@@ -103,6 +103,7 @@ def one_run(here: Here, run_id: RunId) -> Response:
     more = {
         "lineage": _lineage(here, run),
         "snapshot": _told(recording, "snapshot"),
+        "snapshot_digest": first[0].bodies.get("snapshot") if first else None,
         "changes": _listed(_told(recording, "overrides")),
         "whole": _totals(run.total_input_tokens, run.total_output_tokens, run.cost),
         "new": _totals(run.new_input_tokens, run.new_output_tokens, run.new_cost),

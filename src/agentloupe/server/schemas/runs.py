@@ -144,6 +144,7 @@ class RunDetail(Run):
 
     lineage: Lineage
     snapshot: Json | None = Field(description="What the run's decisions depended on, as it was recorded.")
+    snapshot_digest: str | None = Field(description="Digest of the snapshot; it stays where the content was deleted.")
     changes: list[dict[str, Json]] = Field(description="What a fork changed, with values, as far as they are kept.")
     whole: Totals
     new: Totals

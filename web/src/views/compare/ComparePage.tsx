@@ -20,6 +20,7 @@ import { Tag } from '../../widgets/tags';
 import { Kbd, RunText } from '../../widgets/text';
 import { Answers } from './Answers';
 import { Deltas } from './Deltas';
+import { Depended } from './Depended';
 import { Row } from './Row';
 import { RowDetail } from './RowDetail';
 
@@ -151,6 +152,7 @@ function Loaded({ a, b, only, head, differing: rowsApart }: LoadedProps) {
       <Misses run={head.left} side="A" missed={missesOf(rowsApart, 'left')} onGo={row => change({ row })} />
       <Misses run={head.right} side="B" missed={missesOf(rowsApart, 'right')} onGo={row => change({ row })} />
       <Deltas head={head} total={rowsOf(head)} />
+      <Depended snapshot={head.snapshot} />
       <div className="pin">
         <Tag look="new" sign="fork">
           {t('compare.first')}

@@ -9,7 +9,8 @@ import { VERDICTS } from '../../model/report';
 import { Dialog } from '../../widgets/controls';
 import { Icon, type Sign } from '../../widgets/Icon';
 import { Failure } from '../../widgets/states';
-import { Command, Copy } from '../../widgets/text';
+import { CoverageTag } from '../../widgets/tags';
+import { Command, Copy, RunText } from '../../widgets/text';
 import { useEvidence } from './queries';
 
 /** What is proven of a run and what is not, in words: chain, bodies, anchor, replay. It can be checked here and now. */
@@ -41,6 +42,7 @@ export function Evidence({ run, onClose }: { readonly run: RunDetail; readonly o
         {stands === 'not_checked' && <p className="t2">{t('evidence.notYet')}</p>}
         {verdict?.fault && <FirstBad run={run.id} verdict={verdict} fault={verdict.fault} />}
         {verdict && <Lists verdict={verdict} />}
+        <RanOn run={run} />
         <LastReplay run={run} />
         {run.open_effects > 0 && (
           <Part title={t('effects.title')}>
@@ -134,6 +136,26 @@ function Sentences({ sentences, sign }: { readonly sentences: readonly Sentence[
         </li>
       ))}
     </ul>
+  );
+}
+
+/** What the recording covers, and the digest of what it depended on. */
+function RanOn({ run }: { readonly run: RunDetail }) {
+  const { t } = useWords();
+  return (
+    <Part title={t('evidence.ranOn')}>
+      <dl className="kv">
+        <dt>{t('run.coverage')}</dt>
+        <dd>
+          <CoverageTag coverage={run.coverage} />{' '}
+          {run.coverage_notes.length > 0 && <RunText>{run.coverage_notes.join(' · ')}</RunText>}
+        </dd>
+        <dt>{t('evidence.snapshot')}</dt>
+        <dd className="mono digest">
+          {run.snapshot_digest ?? <span className="dim">{t('evidence.noSnapshot')}</span>}
+        </dd>
+      </dl>
+    </Part>
   );
 }
 
