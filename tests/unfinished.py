@@ -10,7 +10,7 @@ from agentloupe.ports.protocols import Store
 from agentloupe.store.memory import MemoryStore
 from tests.tapes import record_in, sequence_of
 
-__all__ = ["killed"]
+__all__ = ["killed", "shop"]
 
 
 @loupe.tool(effect="write")

@@ -22,7 +22,8 @@ _TITLES = {
 }
 _HEAD = """\
 Everything that [the page](../guides/serve.md) does goes through these routes. `GET /api/openapi.json` gives the same as OpenAPI 3.1, with every form
-as JSON Schema; `python -m agentloupe.server.openapi` prints it without a server.
+as JSON Schema and with an example of every request, answer and error, as a real server gave it; `python -m agentloupe.server.openapi` prints it without a
+server.
 
 Requests carry the token, as `Authorization: Bearer TOKEN`; `/healthz` and `/readyz` need none. Requests that change something also carry
 `X-Loupe: 1`. Lists come in parts: `first` and `limit` choose one, `total` says how many there are, `next` is the `first` of the next part, or null.

@@ -17,7 +17,7 @@ from agentloupe.ports.cancel import Cancel, waiting_for
 from agentloupe.ports.progress import Progress
 from agentloupe.providers.endpoint import Endpoint
 from agentloupe.providers.loopback import json_reply, serve
-from agentloupe.providers.pacing import Bucket, Paced
+from agentloupe.providers.pacing import Bucket, Paced, bucket_of
 from agentloupe.verbs.estimating import estimate_fork
 from agentloupe.verbs.forking import ForkWishes, fork, prepare_fork
 from agentloupe.verbs.replaying import replay
@@ -245,6 +245,21 @@ def test_one_refusal_holds_everybody_who_asks_there(server: Dialects) -> None:
     answer = other.send({"model": "m", "messages": []})
     assert (len(server.asked), waited[-1]) == (asked + 1, 20.0)
     assert answer.facts["waited_ms"] == 20000.0
+
+
+def test_each_endpoint_has_a_bucket_of_its_own(server: Dialects) -> None:
+    """While one address is held, another one is asked at once; whoever asks the held one later finds it held."""
+    free = Endpoint(f"{server.url}/v1", "k", dialect="chat")
+    held = Endpoint(f"{server.url.replace('127.0.0.1', 'localhost')}/v1", "k", dialect="chat")
+    assert held.url != free.url
+    bucket_of(held.url).hold(3600)
+    server.answers = ["hello"]
+    answer = Paced(endpoint=free, patience=0.1).send({"model": "m", "messages": []})
+    assert (len(server.asked), "waited_ms" in answer.facts) == (1, False)
+    with pytest.raises(RateLimited) as refused:
+        Paced(endpoint=held, patience=0.1).send({"model": "m", "messages": []})
+    assert refused.value.retry_after == pytest.approx(3600, abs=60)
+    assert len(server.asked) == 1
 
 
 def test_waiting_for_a_provider_is_cancelled(server: Dialects) -> None:

@@ -15,6 +15,7 @@ from agentloupe.ports.settings import Settings
 from agentloupe.server import errors
 from agentloupe.server.auth import Guard
 from agentloupe.server.context import Context
+from agentloupe.server.describing import with_examples
 from agentloupe.server.limits import Limits
 from agentloupe.server.metrics import Measured
 from agentloupe.server.routes import (
@@ -66,6 +67,16 @@ _ROUTERS = (
 )
 
 
+class _Described(FastAPI):
+    """An application whose description has examples."""
+
+    def openapi(self) -> dict[str, Any]:
+        """The description; made once."""
+        made = self.openapi_schema is not None
+        document = super().openapi()
+        return document if made else with_examples(document)
+
+
 def make_app(
     store: Store,
     settings: Settings,
@@ -85,7 +96,7 @@ def make_app(
     """
     context = Context(store, settings, PAGE if (PAGE / "index.html").is_file() else None)
     hosts = frozenset(name.lower() for name in (*settings.server.hosts, *names))
-    app = FastAPI(
+    app = _Described(
         title="Agent Loupe",
         version=__version__,
         description="Record, replay, fork and compare runs of AI agents.",

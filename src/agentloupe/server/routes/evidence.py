@@ -13,6 +13,7 @@ from agentloupe.engine.verify import Verification, verify
 from agentloupe.ports.ambient import now
 from agentloupe.server.context import Here, Idx, RunId
 from agentloupe.server.reply import problem, reply
+from agentloupe.server.schemas.common import ErrorDocument
 from agentloupe.server.schemas.evidence import Verdict
 from agentloupe.verbs.anchoring import anchors_or_problem
 from agentloupe.words.errors import LoupeError, NotFound
@@ -31,7 +32,7 @@ _ODD = re.compile(r"[^A-Za-z0-9._-]+")
     responses={
         200: {"description": "The stored value as JSON text.", "content": {"application/json": {"schema": {}}}},
         206: {"description": "A part of that text, as asked for.", "content": {"application/json": {"schema": {}}}},
-        416: {"description": "The text has no such part."},
+        416: {"model": ErrorDocument, "description": "The text has no such part."},
     },
 )
 def raw(
