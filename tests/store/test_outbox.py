@@ -263,6 +263,24 @@ def test_a_second_publisher_cuts_nothing_off_that_the_first_one_is_writing(tmp_p
     assert path.read_bytes() == half[:-9]
 
 
+@pytest.mark.parametrize("replaced", [False, True])
+def test_nothing_counts_as_delivered_to_a_file_that_is_gone(store: Store, tmp_path: Path, replaced: bool) -> None:
+    store.outbox.publish(DEFAULT_TYPES)
+    record_in(store, shop, "a")
+    path = tmp_path / "out.jsonl"
+    sink = MessageFile(path)
+    path.rename(tmp_path / "moved")
+    if replaced:
+        path.write_bytes(b"")
+    with pytest.raises(Refused, match="is not the file any more") as refused:
+        publish(store.outbox, sink)
+    sink.close()
+    assert (refused.value.reason, store.outbox.count(), (tmp_path / "moved").read_bytes()) == ("moved", 2, b"")
+    sink = MessageFile(path)
+    assert publish(store.outbox, sink) == 2
+    sink.close()
+
+
 # --- processes --------------------------------------------------------------------------------------------------------
 
 PROGRAM = """

@@ -535,7 +535,14 @@ def test_arguments_of_an_agent_that_cannot_be_recorded(store: Store) -> None:
 
 @pytest.mark.parametrize(
     ("given", "noted"),
-    [("re_1", "re_1"), (7, "7"), (uuid.UUID(int=7), str(uuid.UUID(int=7))), (b"\xff", "b'\\xff'"), (None, None)],
+    [
+        ("re_1", "re_1"),
+        (7, "7"),
+        (uuid.UUID(int=7), str(uuid.UUID(int=7))),
+        (b"\xff", "b'\\xff'"),
+        (None, None),
+        (f"ref ghp_{'aB3dE6gH9jK2mN5pQ8sT' * 2:.36}", "ref [removed:key]"),
+    ],
 )
 def test_a_receipt_of_any_type_is_noted_as_text_and_the_effect_is_recorded_whole(given: object, noted: Any) -> None:
     @loupe.tool(effect="write", name="refund with receipt")

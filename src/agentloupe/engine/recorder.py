@@ -581,6 +581,8 @@ class Recorder:
         call = turn.call
         clean = self._clean_output(call, output)
         attrs = self._clean_facts(facts)
+        if "external_id" in attrs:  # by its name it would count as an id, which may look like a key
+            attrs["external_id"] = scrub(attrs["external_id"], self.rules).value
         if clean.removed:
             attrs["removed_from_output"] = list[Json](clean.removed)
         if not call.cheap and call.kind not in _SAID:

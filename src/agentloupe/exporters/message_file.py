@@ -32,10 +32,12 @@ class MessageFile:
     Raises:
         OwnerAlive: another publisher has the file (reason `publishing`).
         Refused: what is there is no file of messages (reason `not_messages`).
-        OSError: it cannot be opened, here and when messages come: written.
+        OSError: it cannot be opened, here and when messages come: written. `deliver` raises `Refused` (reason `moved`)
+            where the file is not at its place any more.
     """
 
     def __init__(self, path: Path) -> None:
+        self._path = path.absolute()
         new = not path.exists()
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o666)
         try:
@@ -54,6 +56,7 @@ class MessageFile:
 
     def deliver(self, messages: Sequence[Message]) -> None:
         """See `Sink.deliver`: all of them or none are in the file, as far as this process can tell."""
+        self._check_place()
         data = b"".join(dumps(message.as_json()) + b"\n" for message in messages)
         try:
             written = 0
@@ -65,6 +68,19 @@ class MessageFile:
                 os.ftruncate(self._file, self._size)
             raise
         self._size += len(data)
+
+    def _check_place(self) -> None:
+        """Raises `Refused` where nobody would find what is written: the file was deleted, moved or replaced meanwhile."""
+        try:
+            same = os.path.samestat(self._path.stat(), os.fstat(self._file))
+        except FileNotFoundError:
+            same = False
+        if not same:
+            raise Refused(
+                f"{self._path} is not the file any more that was opened: it was deleted, moved or replaced",
+                hint="publish again: what waits is still in the outbox",
+                reason="moved",
+            )
 
     def close(self) -> None:
         """See `Sink.close`."""
