@@ -463,7 +463,7 @@ class Forker:
         if isinstance(value, Given):
             took["answered_by"], value = value.by, value.value
         outcome = Outcome(status=status, output=_wire(value), attrs={**token.attrs, **took}, source=token.source)
-        self._writing().asked(token.call, token.place, token.source)
+        self._writing().asked(token.call, token.place, token.source, token.effect_key)
         self._writing().answered(token.call, token.place, outcome)
 
     def _end_open(self, token: HasPlace, recorded: RecordedCall, status: OutcomeStatus, value: object) -> None:
@@ -606,7 +606,12 @@ class Forker:
 
     def _stands_in(self, call: Call, where: Place, source: Source, attrs: Attrs, do: Callable[[], object]) -> Perform:
         self._standing_in.add(where.call_id)
-        return Perform(Answered(where, call, source, attrs), instead=do)
+        token = Answered(where, call, source, attrs)
+        perform = Perform(token, instead=do)
+        if (call.effect or "write") == "write":
+            key = self._writing().effect_key(call.name, self._key(call), where)
+            token.effect_key = perform.facts["idempotency_key"] = key
+        return perform
 
     def _key(self, call: Call) -> str:
         return key_of(call.kind, call.name, scrub(call.input, self.plan.rules).value)

@@ -32,10 +32,15 @@ class ForkResumer(Answering, Resumer):
         """Performs a call for real; what is stored of one that was open is not written anew."""
         return super().decide_at(call, where, again=self._begun_before.pop(where.call_id, again))
 
-    def asked(self, call: Call, where: Place, source: Source) -> None:
+    def effect_key(self, name: str, key: str, where: Place) -> str:
+        """The one that the tape has, where the call was begun before."""
+        begun = self._begun_before.get(where.call_id)
+        return super().effect_key(name, key, where) if begun is None or begun.key is None else begun.key
+
+    def asked(self, call: Call, where: Place, source: Source, effect_key: str | None = None) -> None:
         """Stores the beginning of a call that is answered without being performed, unless the tape has it."""
         if self._begun_before.pop(where.call_id, None) is None:
-            super().asked(call, where, source)
+            super().asked(call, where, source, effect_key)
 
     def finished(self, perform: Perform, value: object) -> object:
         """Takes the result of what was performed, or of what stands in for it."""

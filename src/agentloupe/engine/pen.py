@@ -15,7 +15,7 @@ from agentloupe.ports.pack import Body
 from agentloupe.ports.protocols import Perform, RunWriter
 from agentloupe.ports.scribe import Entry, Scribe, Started, entries
 from agentloupe.words.call import Attrs, Call, Outcome, Source
-from agentloupe.words.canonical import key_of
+from agentloupe.words.canonical import Json, key_of
 from agentloupe.words.event import Draft
 
 __all__ = ["Answered", "Answering", "Pen"]
@@ -24,13 +24,14 @@ __all__ = ["Answered", "Answering", "Pen"]
 class Answered(HasPlace):
     """A call that something else than the real thing performs: a sandbox, a person."""
 
-    __slots__ = ("attrs", "began", "call", "source")
+    __slots__ = ("attrs", "began", "call", "effect_key", "source")
 
     def __init__(self, place: Place, call: Call, source: Source, attrs: Attrs) -> None:
         self.place = place
         self.call = call
         self.source: Source = source
         self.attrs = attrs
+        self.effect_key: str | None = None
         self.began = ambient.monotonic_ms()
 
 
@@ -41,8 +42,13 @@ class Answering(Recorder):
         super().__init__(writer, scribe, **options)
         self._begun: dict[str, Place] = {}
 
-    def asked(self, call: Call, where: Place, source: Source) -> None:
-        """Stores the beginning of a call that is answered without being performed."""
+    def effect_key(self, name: str, key: str, where: Place) -> str:  # a resumer asks by place
+        """The idempotency key of a write that something stands in for: this fork's own, never the parent's."""
+        with self._lock:
+            return self._next_write(name, key)
+
+    def asked(self, call: Call, where: Place, source: Source, effect_key: str | None = None) -> None:
+        """Stores the beginning of a call that is answered without being performed. `effect_key`: what a stand-in was given."""
         call = replace(call, input=self._scrubbed(call.input, f"arguments of {call.name}").value)
         if where.lane not in self._lanes:
             self._forked(where.lane)
@@ -50,7 +56,10 @@ class Answering(Recorder):
             key = key_of(call.kind, call.name, call.input)
             if call.kind == "tool":
                 where = self._begun[where.call_id] = self._caused(call, where, key)
-            opened = self._scribe.opened(call, where, key, ambient.now(), {"decision": source})
+            told: dict[str, Json] = {"decision": source}
+            if effect_key is not None:
+                told["idempotency_key"] = effect_key
+            opened = self._scribe.opened(call, where, key, ambient.now(), told)
             # Nothing was begun: neither an intent nor a start may be on the record.
             allowed = tuple(d for d in opened.drafts if d.type not in ("tool.requested", "tool.started"))
             self._book.append(Entry(allowed, opened.bodies))

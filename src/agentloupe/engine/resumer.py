@@ -229,6 +229,12 @@ class Attempt:
     bodies: Mapping[str, Json] = field(default_factory=dict[str, Json])
 
 
+def _scope_of(tape: Tape) -> str:
+    """What the keys of write effects are made from: of a fork its own id, since its task is its parent's too."""
+    task_id = tape.started.attrs.get("task_id")
+    return task_id if isinstance(task_id, str) and "parent_run_id" not in tape.started.attrs else tape.recording.run_id
+
+
 class Resumer(Recorder):
     """Goes on with one run. Safe to call from several threads.
 
@@ -265,16 +271,14 @@ class Resumer(Recorder):
         refuse_writes: bool = True,
         passes_trace_on: bool = False,
     ) -> None:
-        started = tape.started
         # First the order of the tape; inputs of what is new come as they come.
         schedule = Schedule(tape.turns(), mode=mode, stuck_after=stuck_after, salt=tape.salt)
         schedule.owes(tape.owed())
-        task_id = started.attrs.get("task_id")
         super().__init__(
             writer,
             Scribe.going_on(trace_in(tape), writer.owner.epoch),
             rules=rules,
-            scope=task_id if isinstance(task_id, str) else tape.recording.run_id,
+            scope=_scope_of(tape),
             strict=strict,
             refuse_writes=refuse_writes,
             passes_trace_on=passes_trace_on,
@@ -303,11 +307,12 @@ class Resumer(Recorder):
         for call in tape.calls:
             if call.kind == "tool":
                 self._watch.performed(call.name)
-            if call.effect == "write" and call.input_key is not None:
+            key = call.attrs.get("idempotency_key")
+            # What a fork took over was counted in its parent; what the cassette answered was no effect.
+            if isinstance(key, str) and call.input_key is not None and call.source != "recorded":
                 counted = (call.name, call.input_key)
                 self._writes[counted] = self._writes.get(counted, 0) + 1
-                key = call.attrs.get("idempotency_key")
-                if call.inner and call.stage in ("tool.allowed", NOT_DONE) and isinstance(key, str):
+                if call.inner and call.stage in ("tool.allowed", NOT_DONE):
                     self._undone.setdefault(counted, []).append(key)
         self.model_calls = sum(call.kind == "llm" for call in tape.calls)
         asked = [call.input_digest for call in tape.driven if call.kind == "llm" and call.input_digest is not None]
