@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import threading
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -20,6 +22,7 @@ from agentloupe.engine.tape import read_tape
 from agentloupe.engine.verify import verify
 from agentloupe.ports.recording import Recording
 from agentloupe.store.memory import MemoryStore
+from agentloupe.verbs import instrument
 from agentloupe.verbs.effects import open_effects, settle_effect
 from agentloupe.verbs.resuming import resume
 from agentloupe.words.errors import ResumeRefused
@@ -211,6 +214,81 @@ def test_whoever_cannot_tell_leaves_a_question_and_nothing_is_done(answer: Calla
     assert resume(whole.run_id, shop, store=store).result == ["A: did a"]
     assert not done
     sound(store, whole.run_id, shop)
+
+
+def test_a_lookup_that_does_not_answer_is_left_behind_and_its_late_answer_is_not_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    go_on, told = threading.Event(), threading.Event()
+
+    def slow(_: str) -> loupe.Done:
+        go_on.wait(60)
+        told.set()
+        return loupe.Done("too late")
+
+    monkeypatch.setenv("LOUPE_LOOKUP_TIMEOUT", "0.05")
+    whole = record_in(MemoryStore(), shop, "a")
+    store = cut(whole, sequence_of(whole, "tool.started", "pay by key"), happened=False)
+    tell.append(slow)
+    with pytest.raises(ResumeRefused, match=r"its lookup took longer than 0.05 s \(asked .*\.seen, line \d+\)"):
+        resume(whole.run_id, shop, store=store)
+    go_on.set()
+    assert told.wait(60)
+    assert store.recording(whole.run_id).events[-1].type == "tool.unknown"
+    assert not done
+    tell.clear()
+    monkeypatch.delenv("LOUPE_LOOKUP_TIMEOUT")
+    assert resume(whole.run_id, shop, store=store).result == ["A: did a"]
+
+
+def test_an_async_lookup_that_does_not_answer_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
+    cancelled = threading.Event()
+
+    async def never(_: str) -> loupe.Done:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+        raise AssertionError("nobody wakes it")
+
+    @loupe.tool(effect="write", name="pays slowly", lookup=never)
+    def slowly(what: str) -> str:
+        return do(what)
+
+    @loupe.agent(name="waits")
+    def waits() -> str:
+        return slowly(what="a")
+
+    monkeypatch.setenv("LOUPE_LOOKUP_TIMEOUT", "0.5")
+    whole = record_in(MemoryStore(), waits)
+    store = cut(whole, sequence_of(whole, "tool.started", "pays slowly"), happened=True)
+    with pytest.raises(ResumeRefused, match="took longer"):
+        resume(whole.run_id, waits, store=store)
+    assert cancelled.wait(60)
+
+
+def test_the_question_says_who_was_asked_or_that_nobody_could_be() -> None:
+    @loupe.agent(name="inside")
+    def inside() -> str:
+        @loupe.tool(effect="write", name="declared inside", lookup=seen)
+        def late(what: str) -> str:
+            return do(what)
+
+        return late(what="a")
+
+    whole = record_in(MemoryStore(), inside)
+    store = cut(whole, sequence_of(whole, "tool.started", "declared inside"), happened=True)
+    tell.append(lambda _: loupe.DontKnow("the line is busy"))
+    line = seen.__code__.co_firstlineno
+    with pytest.raises(ResumeRefused, match=rf"busy \(asked tests\.unit\.test_lookups\.seen, line {line}\)"):
+        resume(whole.run_id, inside, store=store)
+    declared = instrument._tools.pop("declared inside")  # as in another process
+    with pytest.raises(ResumeRefused, match="is not declared yet: declare it outside of the agent"):
+        resume(whole.run_id, inside, store=store)
+    instrument._tools["declared inside"] = replace(declared, lookup=None)
+    with pytest.raises(ResumeRefused, match=r"has no lookup \(tests\..*late, line \d+\)"):
+        resume(whole.run_id, inside, store=store)
+    del instrument._tools["declared inside"]
 
 
 class Declined(Exception):

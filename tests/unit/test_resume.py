@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
@@ -415,7 +416,7 @@ def test_an_open_question_names_what_a_person_must_find_out() -> None:
         "status": "unknown",
         "arguments_digest": allowed.input_digest,
         "idempotency_key": intent.attrs["idempotency_key"],
-        "why": "its tool has no lookup",
+        "why": f"its tool has no lookup ({__name__}.order, line {inspect.unwrap(order).__code__.co_firstlineno})",
     }
     assert str(intent.attrs["idempotency_key"]) in str(refused.value)
     assert "quill" not in str(refused.value), "a message holds no payload"

@@ -5,6 +5,7 @@
     write_without_store = "refuse"    # LOUPE_WRITE_WITHOUT_STORE; or "allow"
     schedule = "exact"                # LOUPE_SCHEDULE; or "no_baton" (threads run as they like), "off" (nothing is gated)
     stuck_after = 5                   # LOUPE_STUCK_AFTER; seconds until a replay that does not move is stopped
+    lookup_timeout = 30               # LOUPE_LOOKUP_TIMEOUT; seconds that `resume` waits for a tool's `lookup`
     model_urls = ["llm.example:8080"] # LOUPE_MODEL_URLS (commas); further addresses of models, for programs that wrap nothing
     anchors = "/safe/anchors.jsonl"   # LOUPE_ANCHORS; signed checkpoints that `verify` and the page hold runs against
     anchor_key = "/safe/anchor.pub"   # LOUPE_ANCHOR_KEY; the public key that they are signed with
@@ -91,6 +92,7 @@ class Settings:
         write_without_store: whether a write effect may run when its intent cannot be stored.
         schedule: how much of a program's order is recorded: `exact`, `no_baton` or `off`.
         stuck_after: seconds without a move after which a quiet replay is stopped.
+        lookup_timeout: seconds after which a tool's `lookup` counts as not knowing.
         secret_fields, secret_keep, secret_patterns: the workspace's own rules of secret removal.
         live: tools that a fork may run live, with the reason.
         endpoints: models that a fork may ask, by name.
@@ -108,6 +110,7 @@ class Settings:
     write_without_store: WriteWithoutStore = "refuse"
     schedule: Mode = "exact"
     stuck_after: float = 5.0
+    lookup_timeout: float = 30.0
     secret_fields: tuple[str, ...] = ()
     secret_keep: tuple[str, ...] = ()
     secret_patterns: Mapping[str, str] = field(default_factory=lambda: _NO_NAMES)
@@ -370,6 +373,7 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "write_without_store": _one_of("refuse", "allow"),
     "schedule": _one_of("exact", "no_baton", "off"),
     "stuck_after": _seconds,
+    "lookup_timeout": _seconds,
     "env": _names,
     "model_urls": _names,
     "pass_trace_on": _switch,

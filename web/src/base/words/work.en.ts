@@ -173,6 +173,7 @@ export const work = {
   'setup.say.write_without_store': 'Whether a tool that writes may run although its intent cannot be stored.',
   'setup.say.schedule': 'How a program that does several things at once is recorded.',
   'setup.say.stuck_after': 'A replay that does not move for this long is stopped.',
+  'setup.say.lookup_timeout': 'A tool’s own lookup that takes longer counts as not knowing.',
   'setup.say.env': 'Names of the environment whose values a recording may hold.',
   'setup.say.model_urls': 'Further addresses of models, for programs that wrap nothing.',
   'setup.say.outbox': 'Types of events that are told to the outside. Not set: as the store is set.',

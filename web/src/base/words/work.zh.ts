@@ -168,6 +168,7 @@ export const work = {
   'setup.say.write_without_store': '意图无法存储时，写工具是否仍可执行。',
   'setup.say.schedule': '如何录制同时做多件事的程序。',
   'setup.say.stuck_after': '回放停滞这么久后会被停止。',
+  'setup.say.lookup_timeout': '工具自身的查询超过此时间即视为不知道结果。',
   'setup.say.env': '录制可以保留其值的环境变量名。',
   'setup.say.model_urls': '更多模型地址，供未包装任何内容的程序使用。',
   'setup.say.outbox': '告知外部的事件类型。未设置时按存储的设置。',

@@ -10,6 +10,7 @@ const SAID: Readonly<Record<Name, WordKey>> = {
   write_without_store: 'setup.say.write_without_store',
   schedule: 'setup.say.schedule',
   stuck_after: 'setup.say.stuck_after',
+  lookup_timeout: 'setup.say.lookup_timeout',
   env: 'setup.say.env',
   model_urls: 'setup.say.model_urls',
   outbox: 'setup.say.outbox',
@@ -22,6 +23,7 @@ const SAID: Readonly<Record<Name, WordKey>> = {
   'server.max_ratio': 'setup.say.max_ratio',
   'server.hosts': 'setup.say.hosts',
 };
+const SECONDS = new Set(['stuck_after', 'lookup_timeout']);
 const BYTES = new Set(['server.max_body', 'server.max_upload']);
 
 /** Every other setting: what it does, what it is, where it comes from. */
@@ -71,7 +73,7 @@ function shown(name: string, value: unknown, { t, language }: Speech): string {
   if (BYTES.has(name) && typeof value === 'number') {
     return `${new Intl.NumberFormat(language).format(value / 1_000_000)} MB`;
   }
-  if (name === 'stuck_after' && typeof value === 'number') return `${value} s`;
+  if (SECONDS.has(name) && typeof value === 'number') return `${value} s`;
   if (Array.isArray(value)) return value.length ? value.map(one => String(one)).join(', ') : t('compare.none');
   return typeof value === 'string' ? value : jsonText(value);
 }
