@@ -128,6 +128,7 @@ WANTED: Final[dict[str, Wanted]] = {
     "careless": Wanted("careless", (KEY,)),
     "yielding": Wanted("yielding", (3,)),
     "plain-http": Wanted("plain_http"),
+    "charges": Wanted("charges", (["pen", "ink", "nib"],)),
 }
 
 
@@ -174,6 +175,7 @@ class Maker:
         self._traced()
         self._forked()
         self._resumed()
+        self._settled()
 
     def _before_the_change(self) -> Callable[..., Any]:
         """The agent `patched` as its code was before: the same name, called with nothing."""
@@ -209,6 +211,27 @@ class Maker:
         loupe.resume(whole.run_id, self.agents.shop, store=other)
         self._write("resumed", other.recording(whole.run_id), other, "shop")
 
+    def _settled(self) -> None:
+        """A run that was killed in the middle of two charges: its tool's lookup found the first, a person settled the second."""
+        run_id = self.made["charges"][0]
+        other = _killed(self.store.recording(run_id), nth=0)
+        loupe.resume(run_id, self.agents.charges, store=other)
+        other = _killed(other.recording(run_id), nth=1)
+        call_id = loupe.open_effects(other).items[0].call_id
+        said = {"charged": "by hand", "key": 64}
+        loupe.settle_effect(
+            run_id,
+            call_id,
+            "finished",
+            why="it is on the list",
+            by="a person",
+            result=said,
+            external_id="R-2",
+            store=other,
+        )
+        loupe.resume(run_id, self.agents.charges, store=other)
+        self._write("settled", other.recording(run_id), other, "charges")
+
     def write(self) -> None:
         """Writes what is new."""
         for name, (run_id, agent) in self.made.items():
@@ -229,6 +252,14 @@ class Maker:
         }
         text = json.dumps(known, indent=1, sort_keys=True)
         (self.folder / MANIFEST).write_text(f"{text}\n", "utf-8")
+
+
+def _killed(recording: Recording, nth: int) -> Store:
+    """A store with a run as a process leaves it that is killed in the middle of its nth charge."""
+    life = [e for e in recording.events if e.type == "tool.started" and e.name == "charge"]
+    store = open_url("memory:")
+    store.insert(recording.run_id, recording.events[: life[nth].sequence], recording.get, Projector)
+    return store
 
 
 async def _all_of(items: Any) -> list[Any]:

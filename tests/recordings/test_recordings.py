@@ -47,7 +47,15 @@ def agent_of(folder: Path, known: dict[str, Any]) -> Callable[..., Any] | None:
 
 def test_every_version_that_was_ever_written_is_here() -> None:
     assert [folder.name for folder in VERSIONS] == ["v1"]
-    assert set(manifest(HERE / "v1")) >= {*WANTED, "patched-before", "traced", "fork-plain", "fork-own", "resumed"}
+    assert set(manifest(HERE / "v1")) >= {
+        *WANTED,
+        "patched-before",
+        "traced",
+        "fork-plain",
+        "fork-own",
+        "resumed",
+        "settled",
+    }
 
 
 @pytest.mark.parametrize("folder", VERSIONS, ids=lambda folder: folder.name)
@@ -124,6 +132,19 @@ def test_its_tools_name_the_answers_that_asked_for_them(folder: Path, name: str,
     caused = [event for event in events if event.parent_seq is not None]
     assert bool(caused) == (name in {"weather", "traced", "claude", "fork-plain", "fork-own"})
     assert all(events[event.parent_seq - 1].type == "model.responded" for event in caused if event.parent_seq)
+
+
+def test_effects_that_nobody_saw_end_are_told_as_they_were_settled(store: Store) -> None:
+    run = manifest(HERE / "v1")["settled"]["run"]
+    import_file(store, HERE / "v1" / "settled.loupe")
+    recording = store.recording(run)
+    found = [e for e in recording.events if e.type == "tool.confirmed"]
+    told = [(e.attrs["outcome"], e.attrs["how"], e.attrs["external_id"]) for e in found]
+    assert told == [("finished", "lookup", "R-found"), ("finished", "person", "R-2")]
+    assert sum(e.type == "tool.unknown" for e in recording.events) == 2
+    results: Any = recording.body(recording.events[-1].output_digest)
+    assert [one["charged"] for one in results["result"]] == ["found", "by hand", "nib"]
+    assert loupe.open_effects(store).items == ()
 
 
 def test_the_trace_is_kept(store: Store) -> None:

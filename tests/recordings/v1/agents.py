@@ -313,3 +313,23 @@ def plain_http() -> list[Any]:
         session.mount("http://", loupe.requests_adapter())
         other = session.post(f"{address()}/v1/chat/completions", json=BODY, timeout=30)
     return [one.status_code, one.json()["choices"], other.status_code, other.json()["choices"]]
+
+
+# --- effects whose end nobody saw -------------------------------------------------------------------------------------
+
+
+def find_payment(key: str) -> loupe.Done:
+    """The bank's list has everything that was begun."""
+    return loupe.Done({"charged": "found", "key": len(key)}, external_id="R-found")
+
+
+@loupe.tool(effect="write", lookup=find_payment)
+def charge(item: str) -> dict[str, Any]:
+    return {"charged": item, "key": len(loupe.idempotency_key())}
+
+
+@loupe.agent
+def charges(items: list[str]) -> list[Any]:
+    """A model, and a charge for each item; the recording `settled` was killed in the middle of two of them."""
+    openai().chat.completions.create(model=MODEL, messages=[{"role": "user", "content": "charge them"}])
+    return [charge(item=item) for item in items]
