@@ -31,7 +31,7 @@ from agentloupe.store import open_url
 from agentloupe.verbs.exchange import export_run
 from agentloupe.verbs.instrument import as_agent
 from agentloupe.verbs.ledger import export_ledger
-from agentloupe.words.canonical import digest_bytes
+from agentloupe.words.canonical import Json, digest_bytes
 
 HERE: Final = Path(__file__).resolve().parent
 MANIFEST: Final = "MANIFEST.json"
@@ -218,7 +218,7 @@ class Maker:
         loupe.resume(run_id, self.agents.charges, store=other)
         other = _killed(other.recording(run_id), nth=1)
         call_id = loupe.open_effects(other).items[0].call_id
-        said = {"charged": "by hand", "key": 64}
+        said: dict[str, Json] = {"charged": "by hand", "key": 64}
         loupe.settle_effect(
             run_id,
             call_id,
