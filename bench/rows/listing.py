@@ -28,6 +28,7 @@ SELECT printf('copy-%08d', i), last_sequence, head, epoch, CASE i % 10 WHEN 0 TH
 FROM n JOIN runs ON runs.id = :run
 """
 _COPY_FACETS = "INSERT INTO facets SELECT :kind, {value}, started_at, rid FROM runs WHERE id GLOB 'copy-*'"
+_COPY_OPEN = "INSERT INTO facets SELECT :kind, '', started_at, rid FROM runs WHERE id GLOB 'copy-*' AND rid % 1000 = 0"
 _VALUES = {
     Facet.STATUS: "status",
     Facet.AGENT: "'agent-' || (rid / 10 % 20)",
@@ -48,6 +49,7 @@ _LISTS = {
     "with a text in one name of many runs": RunFilter(limit=_PAGE, text="name 42"),
     "with a text in names, of one tag": RunFilter(limit=_PAGE, text="name 4", tag="tag-7"),
     "with a text that no name has": RunFilter(limit=_PAGE, text="nothing"),
+    "with an open effect, which one in 1,000 has": RunFilter(limit=_PAGE, open_effects=True),
     "of one status, after 10,000 others": RunFilter(limit=_PAGE, status="ok", offset=10_000),
 }
 
@@ -60,6 +62,7 @@ def filled(store: SqliteStore, count: int) -> SqliteStore:
         conn.execute(_COPY_RUNS, {"count": count, "run": run})
         for kind, value in _VALUES.items():
             conn.execute(_COPY_FACETS.format(value=value), {"kind": int(kind)})
+        conn.execute(_COPY_OPEN, {"kind": int(Facet.OPEN)})
         conn.commit()
         conn.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     return store
