@@ -20,6 +20,7 @@ from agentloupe.verbs import snapshot as taking
 from agentloupe.verbs.comparing import compare
 from agentloupe.verbs.forking import fork
 from agentloupe.words.canonical import Json
+from agentloupe.words.errors import Corrupt
 from tests.tapes import record_in
 from tests.unit.test_patched import models, version
 
@@ -93,6 +94,23 @@ def test_equal_runs_have_no_line_and_unknown_ones_say_so(store: Store) -> None:
     assert compare_snapshots(nothing, nothing).lines() == [
         "neither run has a snapshot: what it ran on cannot be compared"
     ]
+
+
+def test_a_snapshot_that_cannot_be_read_is_not_said_to_be_none(store: Store) -> None:
+    """Whoever damages it must not make the run look as if it never had one."""
+    recording = record_in(store, asking({"a": 1}))
+
+    def damaged(digest: str | None) -> Json:
+        raise Corrupt("damaged")
+
+    known = read_snapshot(recording.events[0], recording.body)
+    lost = read_snapshot(recording.events[0], damaged)
+    assert "no snapshot" not in lost.line()
+    assert lost.line().startswith(f"snapshot {str(known.digest)[:12]} cannot be read")
+    (line,) = compare_snapshots(lost, Snapshot()).lines()
+    assert line.startswith(f"left: snapshot {str(known.digest)[:12]} cannot be read")
+    assert len(compare_snapshots(lost, lost).lines()) == 2
+    assert Snapshot().line() == "no snapshot: what it ran on is not known"
 
 
 def test_show_says_coverage_and_snapshot(store: Store, capsys: pytest.CaptureFixture[str]) -> None:

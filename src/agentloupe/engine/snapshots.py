@@ -37,10 +37,17 @@ class Snapshot:
         """Whether anything is known."""
         return bool(self.facts)
 
+    @property
+    def unknown(self) -> str:
+        """Why nothing is known: there never was one, or it is gone or damaged, which is another thing to say."""
+        if self.digest is None:
+            return "no snapshot"
+        return f"snapshot {self.digest[:12]} cannot be read (`agentloupe verify` tells why)"
+
     def line(self) -> str:
         """The snapshot in one line."""
         if not self.known:
-            return "no snapshot: what it ran on is not known"
+            return f"{self.unknown}: what it ran on is not known"
         python, git = self.facts.get("python"), self.facts.get("git")
         parts = [f"Python {python}" if python else ""]
         parts.append(f"{len(self.packages)} packages" if self.packages else "")
@@ -102,7 +109,11 @@ class SnapshotComparison:
 
     def lines(self) -> list[str]:
         """For people: `3 packages changed: ...`, `prompt_template changed: 3 -> 4`."""
-        unknown = [name for name, side in (("left", self.left), ("right", self.right)) if not side.known]
+        sides = (("left", self.left), ("right", self.right))
+        unreadable = [f"{name}: {side.unknown}" for name, side in sides if not side.known and side.digest is not None]
+        if unreadable:
+            return [f"{one}: what it ran on cannot be compared" for one in unreadable]
+        unknown = [name for name, side in sides if not side.known]
         if unknown:
             both = "neither run has" if len(unknown) == 2 else f"the {unknown[0]} run has no"
             return [f"{both} {'a ' if len(unknown) == 2 else ''}snapshot: what it ran on cannot be compared"]
