@@ -12,7 +12,6 @@ from dataclasses import fields
 from agentloupe.engine.project import project
 from agentloupe.ports.protocols import Store
 from agentloupe.ports.recording import Recording
-from agentloupe.words.errors import Damaged
 from agentloupe.words.run import Run
 from agentloupe.words.step import Step
 
@@ -25,15 +24,16 @@ _GOES_ON = frozenset({"running", "interrupted"})
 
 
 def index_differences(store: Store, recording: Recording) -> tuple[str, ...]:
-    """What the index says otherwise than the events of a run, one line each; none of a run that was written to meanwhile."""
+    """What the index says otherwise than the events of a run, one line each; none of a run that was written to meanwhile.
+
+    Raises:
+        Damaged: the index cannot even be read.
+    """
     events = recording.events
     if not events:
         return ()
-    try:
-        steps = store.steps(recording.run_id)
-        run = store.run(recording.run_id)
-    except Damaged as wrong:
-        return (wrong.message,)
+    steps = store.steps(recording.run_id)
+    run = store.run(recording.run_id)
     if run is not None and run.head != events[-1].hash:
         return ()
     told = project(events)

@@ -238,9 +238,10 @@ def verify_store(
             try:
                 signed = () if anchors is None else anchors.of(name)
                 recording = store.recording(name)
-                results.append(verify(recording, bodies=bodies, signed=signed))
-                if results[-1].ok and (differ := index_differences(store, recording)):
+                result = verify(recording, bodies=bodies, signed=signed)
+                if result.ok and (differ := index_differences(store, recording)):
                     index.append((name, differ))
+                results.append(result)
             except Damaged as wrong:
                 results.append(unreadable(name, wrong))
             one_more()
