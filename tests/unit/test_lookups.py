@@ -407,6 +407,26 @@ def test_what_says_nothing_of_the_world_is_unknown_and_an_ordinary_error_is_not(
     ]
 
 
+@pytest.mark.parametrize("raised", [KeyboardInterrupt, SystemExit])
+def test_a_run_that_ended_in_the_middle_of_a_write_is_whole_and_replays(raised: type[BaseException]) -> None:
+    @loupe.tool(effect="write", name="stopped")
+    def stopped() -> None:
+        raise raised
+
+    @loupe.agent(name="stops")
+    def stops() -> None:
+        stopped()
+
+    store = MemoryStore()
+    with suppress(raised):
+        record_in(store, stops)
+    (run,) = store.runs()
+    sound(store, run.id, stops)
+    (effect,) = open_effects(store).items
+    settle_effect(run.id, effect.call_id, "finished", why="the list has it", result="done", store=store)
+    sound(store, run.id, stops)
+
+
 def test_a_cancelled_write_is_unknown_and_a_replay_cancels_it_again() -> None:
     @loupe.tool(effect="write", name="slow pay")
     async def slow(what: str) -> str:

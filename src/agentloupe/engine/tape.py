@@ -61,6 +61,7 @@ class RecordedCall:
         closing: type of the event that ended it, or `None`.
         stage: of a tool: where in `words.effects.LIFE` it stands.
         settled: of an effect whose end nobody saw: what was found out about it, or `None`.
+        ended_run: it was stopped from outside (Ctrl-C), and so was the run: that is what the program has got of it.
         first_seq, last_seq: its first and last event.
         events: how many events it has.
         lost: the program cancelled it after its end, and did not get its outcome.
@@ -100,6 +101,7 @@ class RecordedCall:
     stage: str | None = None
     settled: str | None = None
     ended_seq: int = 0
+    ended_run: bool = False
     latest: str = field(default="", repr=False)
 
     @property
@@ -112,7 +114,9 @@ class RecordedCall:
     @property
     def received(self) -> bool:
         """Whether the program got an error of a call whose end nobody saw (a timeout, a cancellation), and went on with it."""
-        return self.closing == "tool.unknown" and self.output_digest is not None and not self._stopped
+        return (
+            self.closing == "tool.unknown" and self.output_digest is not None and (self.ended_run or not self._stopped)
+        )
 
     @property
     def cancelled(self) -> bool:
@@ -253,6 +257,7 @@ def read_tape(recording: Recording) -> Tape:
             if event.type == "run.started":
                 raise _fault(recording, event, "starts the run a second time")
             finished = event
+            _stop_with(calls)
         elif event.type == "attempt.started":
             _begin_again(calls)
         elif event.type in KIND_OF_TYPE:
@@ -264,6 +269,14 @@ def read_tape(recording: Recording) -> Tape:
         if event.type == "task.cancelled" and (lost := calls.get(str(event.attrs.get("call")))) is not None:
             lost.lost = True
     return Tape(recording, events[0], finished, ordered)
+
+
+def _stop_with(calls: dict[str, RecordedCall]) -> None:
+    """The run has ended: what stopped a call from outside (Ctrl-C) has reached the program, and ended it too."""
+    for call in calls.values():
+        if call.status == "unknown" and call.settled is None and not call.received:
+            call.ended_run = True
+            call.ended_seq = call.last_seq if call.received else 0
 
 
 def _begin_again(calls: dict[str, RecordedCall]) -> None:
