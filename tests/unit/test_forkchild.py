@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import agentloupe as loupe
+from agentloupe.engine.compare import Comparison
 from agentloupe.engine.overrides import MessageEdit, Overrides, ToolEdit, overrides_as_json, overrides_from_json
 from agentloupe.engine.project import load_steps
 from agentloupe.ports import ambient
@@ -19,6 +20,7 @@ from agentloupe.providers.endpoint import Endpoint
 from agentloupe.providers.scripted import ScriptedServer, ask, say
 from agentloupe.store import open_url
 from agentloupe.store.memory import MemoryStore
+from agentloupe.verbs.comparing import compare
 from agentloupe.verbs.forkchild import fork_command
 from agentloupe.verbs.forking import fork
 from agentloupe.verbs.sessions import RecordOpener
@@ -98,6 +100,14 @@ def test_a_script_is_forked_in_a_child(store: Store, script: Path):
     assert [s[3] for s in shape(store, new.id)] == ["live", "recorded", "recorded", "live"]
     assert log(script) == ["model X"]
     assert "messages[0].content was applied to 1 request" in done.notes
+
+
+def test_a_fork_of_a_script_depends_on_what_the_script_declares(store: Store, script: Path):
+    run_id = record_script(store, script)
+    [new] = fork_command(run_id, ["python", str(script), "hi"], from_step=3, store=store).candidates
+    found = compare(run_id, new.id, store=store)
+    assert isinstance(found, Comparison)
+    assert found.snapshot.lines() == []
 
 
 def test_arms_limits_and_policies_travel_with_it(store: Store, script: Path):

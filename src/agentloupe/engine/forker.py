@@ -65,6 +65,7 @@ class ForkPlan:
         price: cost of a model call from its facts; `spend` is the loop's own count, where the loop keeps the limits.
         rules: of secret removal, those that the parent was recorded with.
         name, tags: of the run; `facts` and `bodies` of its `run.started` beside what is told by the plan itself.
+        depends: what the new part depends on, as further bodies; asked for when the agent begins, since only then its tools are declared.
         code_changed: before N the inputs of anything but tools may differ; they are counted.
         written: changes that are recorded, where the loop's first request already holds them.
         results: results that kept tool steps shall have had, by call id.
@@ -91,6 +92,7 @@ class ForkPlan:
     tags: tuple[str, ...] = ()
     facts: Attrs = field(default_factory=dict[str, Json])
     bodies: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    depends: Callable[[], Mapping[str, Json]] = dict[str, Json]
     code_changed: bool = False
     written: Sequence[Mapping[str, Json]] = ()
     inherited: Sequence[Mapping[str, Json]] = ()
@@ -317,7 +319,8 @@ class Forker:
         }
         if opening.entry is not None:
             facts["entry"] = opening.entry
-        bodies: dict[str, Json] = {"policy": plan.policy.as_json(), "rules": plan.rules.as_json(), **plan.bodies}
+        bodies: dict[str, Json] = {"policy": plan.policy.as_json(), "rules": plan.rules.as_json()}
+        bodies |= {**plan.bodies, **plan.depends()}
         depends = bodies.get("snapshot")
         if isinstance(depends, dict) and opening.source_digest is not None:
             bodies["snapshot"] = {**depends, "source_digest": opening.source_digest}

@@ -386,7 +386,7 @@ class Family:
             name=f"{self.parent.name} (fork from {at})",
             tags=self.parent.tags,
             facts=facts,
-            bodies=self._snapshot(settings),
+            depends=lambda: self._snapshot(settings),
             code_changed=self.wishes.code_changed,
             cancel=self.wishes.cancel,
             watch=self.wishes.watch,
