@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from agentloupe.cli.output import harmless, number_of, short
+from agentloupe.cli.output import Output, harmless, number_of, short
 from agentloupe.store.sqlite import SqliteStore
 from agentloupe.verbs.looping import run_loop
 from tests.cli.driving import HOSTILE, Command, agentloupe
@@ -178,6 +178,20 @@ def test_colours_are_for_people(db: Path, weather: str) -> None:
 def test_a_terminal_cuts_lines_at_its_width(db: Path, weather: str) -> None:
     lines = re.sub("\x1b\\[[0-9;]*m", "", in_a_terminal("show", weather, NO_COLOR="1")).splitlines()
     assert max(map(len, lines)) <= 120
+
+
+def test_a_terminal_does_not_break_a_line_that_people_copy(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "40")
+    out = Output()
+    command = "agentloupe compare " + " ".join(f"weather-{n}" for n in range(9))
+    out.command(command)
+    out.line(command)
+    whole, *broken = capsys.readouterr().out.splitlines()
+    assert whole == command
+    assert len(broken) > 1
 
 
 def test_json_has_no_colours_in_a_terminal(db: Path, weather: str) -> None:

@@ -57,8 +57,8 @@ def show_forks(out: Output, store: Store, result: ForkResult, fail_on: str | Non
         )
     first = result.candidates[0].id
     out.line("next:")
-    out.line(f"  agentloupe compare {result.parent.id} {first}")
-    out.line(f"  agentloupe show {first}")
+    out.command(f"  agentloupe compare {result.parent.id} {first}")
+    out.command(f"  agentloupe show {first}")
     _say_failed(result, failed)
     return failed
 

@@ -137,7 +137,7 @@ class _Telling:
         self.out.line(text, style="bold")
 
     def _typed(self, line: str) -> None:
-        self.out.line(f"$ {line}", style="cyan")
+        self.out.command(f"$ {line}", style="cyan")
 
     def _watched(self, work: Callable[[], T]) -> T:
         with watching(self.story.db, _progress):
@@ -278,15 +278,15 @@ class _Telling:
         commands = self.further
         width = max(len(command) for command, _ in commands)
         for command, shows in commands:
-            self.out.line(f"  {command:<{width}}  # {shows}")
+            self.out.command(f"  {command:<{width}}  # {shows}")
         again = self.model.start_again
         if again is not None:
             python = shown_path(Path(sys.executable))
             self.out.line("The model ended with the demo. To run or fork more, start it again and say where it is:")
-            self.out.line(f"  {python} {again} &")
-            self.out.line(f"  export LLM_BASE_URL=http://127.0.0.1:8765/v1 LLM_MODEL={self.model.name}")
+            self.out.command(f"  {python} {again} &")
+            self.out.command(f"  export LLM_BASE_URL=http://127.0.0.1:8765/v1 LLM_MODEL={self.model.name}")
         self.out.line("Next, the same runs as a page in your browser:")
-        self.out.line(f"  {self.story.typed('serve')}")
+        self.out.command(f"  {self.story.typed('serve')}")
 
 
 def _told(made: Experiment) -> dict[str, object]:

@@ -106,6 +106,11 @@ class Output:
         if not self.as_json:
             self.console.print(harmless(text), style=style)
 
+    def command(self, text: str, style: str | None = None) -> None:
+        """A line that people copy into a shell: never broken, so that what folds it is the terminal and a copy is whole."""
+        if not self.as_json:
+            self.console.print(harmless(text), style=style, soft_wrap=True)
+
     def draw(self, what: RenderableType) -> None:
         """A table or a tree. Whoever builds it passes payload through `harmless` or `short`."""
         if self.as_json:
