@@ -306,6 +306,20 @@ def test_reports_are_compared_field_by_field(folder: Path, tmp_path: Path, capsy
     assert "the evidence is the same: a difference of rules and reader" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("name", ["events.jsonl", "receipts"])
+def test_a_report_counts_while_its_files_are_there(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    assert cli(["ledger", "replay", str(folder)]) == 0
+    other = Path(shutil.copytree(folder, tmp_path / "other"))
+    file = next((other / name).iterdir()) if name == "receipts" else other / name
+    file.write_bytes(file.read_bytes() + b" ")
+    capsys.readouterr()
+    assert cli(["ledger", "compare", str(folder), str(other), "--json"]) == 2
+    assert json.loads(capsys.readouterr().out)["error"]["reason"] == "stale_report"
+    assert cli(["ledger", "compare", str(folder), str(folder)]) == 0
+
+
 def test_what_is_no_report_is_not_compared(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli(["ledger", "replay", str(folder)]) == 0
     report = json.loads((folder / "replay_report.json").read_text())

@@ -27,7 +27,7 @@ from agentloupe.words.ledger import (
     left_over,
 )
 
-__all__ = ["LARGEST", "budget_file", "events_file", "open_ledger"]
+__all__ = ["LARGEST", "budget_file", "events_file", "open_ledger", "receipt_files"]
 
 LARGEST = {EVENTS: 1 << 30, BODIES: 4 << 30, BUDGET: 1 << 20, CONTRACT: 16 << 20, CHECKPOINT: 1 << 20}
 """Bytes that a file may have."""
@@ -61,7 +61,7 @@ def open_ledger(folder: Path, *, budget: Path | None = None) -> LedgerFolder:
     return LedgerFolder(
         origin=str(folder),
         events=_needed(folder, EVENTS, names),
-        receipts=dict(_receipts(folder)) if RECEIPTS in names else {},
+        receipts=receipt_files(folder),
         budget=_needed(folder, BUDGET, names) if budget is None else budget_file(budget),
         contract=contract,
         checkpoint=checkpoint,
@@ -73,6 +73,11 @@ def open_ledger(folder: Path, *, budget: Path | None = None) -> LedgerFolder:
 def events_file(folder: Path) -> bytes:
     """The bytes of the log alone, for a salvage. Raises like `open_ledger`."""
     return _needed(folder, EVENTS, _of_ledger(folder))
+
+
+def receipt_files(folder: Path) -> dict[str, bytes]:
+    """The bytes of all receipts by their file names. Raises like `open_ledger`."""
+    return dict(_receipts(folder)) if RECEIPTS in _of_ledger(folder) else {}
 
 
 def budget_file(path: Path) -> bytes:

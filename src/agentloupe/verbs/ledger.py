@@ -17,16 +17,17 @@ from agentloupe.engine.ledger.making import LedgerFiles, files_of, recording_of
 from agentloupe.engine.ledger.migrating import Migration, migrate
 from agentloupe.engine.ledger.report import Comparison, LedgerReport, compare, judge, read_report, replay
 from agentloupe.engine.ledger.salvage import Salvage, next_line, salvage
+from agentloupe.engine.ledger.terms import receipts_digest
 from agentloupe.exporters.ledger_folder import append_line, write_file, write_folder
 from agentloupe.importers.files import content_of
-from agentloupe.importers.ledger_folder import events_file, open_ledger
+from agentloupe.importers.ledger_folder import events_file, open_ledger, receipt_files
 from agentloupe.ports import ambient
 from agentloupe.ports.ledger import LedgerFolder
 from agentloupe.ports.protocols import ImportedRun, Store
 from agentloupe.vault.keys import PublicKeys, SigningKey
 from agentloupe.verbs.exchange import RunReport, take_sealed
 from agentloupe.verbs.sessions import rules_of, settings_here
-from agentloupe.words.canonical import Json, loads
+from agentloupe.words.canonical import Json, digest_bytes, loads
 from agentloupe.words.errors import Corrupt, Refused, UsageError
 from agentloupe.words.event import Head
 from agentloupe.words.ledger import (
@@ -141,13 +142,29 @@ def migrate_folder(folder: Path, new: Path, *, budget: Path | None = None) -> Mi
 
 
 def compare_reports(one: Path, other: Path) -> Comparison:
-    """Compares two reports; a folder stands for the report in it. Raises like `read_report`, and `NotFound`."""
-    return compare(*(_report(path) for path in (one, other)))
+    """Compares two reports; a folder stands for the report in it.
+
+    Raises like `read_report`; `NotFound`; and `Corrupt` where a folder holds other files than its report is of (reason `stale_report`).
+    """
+    return compare(*(_report_in(path) if path.is_dir() else _report(path) for path in (one, other)))
 
 
-def _report(path: Path) -> LedgerReport:
-    file = path / REPORT if path.is_dir() else path
+def _report(file: Path) -> LedgerReport:
     return read_report(content_of(file), str(file))
+
+
+def _report_in(folder: Path) -> LedgerReport:
+    """The report in a folder, which speaks of the files that were there when it was made, and of no others."""
+    report = _report(folder / REPORT)
+    there = {"events": digest_bytes(events_file(folder)), "receipts": receipts_digest(receipt_files(folder))}
+    for name, digest in there.items():
+        if report.fields[f"{name}_sha256"] != digest:
+            raise Corrupt(
+                f"{folder / REPORT} is of other {name} than the folder holds now",
+                hint=f"`agentloupe ledger replay {folder}` judges what is there",
+                reason="stale_report",
+            )
+    return report
 
 
 @dataclass(frozen=True, slots=True)

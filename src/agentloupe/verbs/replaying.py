@@ -221,6 +221,7 @@ def _checked(tape: Tape, wishes: Wishes) -> Tape | ReplayReport:
             sequence=last.sequence + 1,
             agreed=(last.sequence, last.type, last.name or ""),
             message="there is no run.finished: the run still runs, was interrupted, or its end was cut off",
+            suggestion=f"an interrupted run goes on with `agentloupe resume {recording.run_id}`, and can be replayed then",
         )
         return _not_whole(recording, wishes, found)
     _covered(tape)
