@@ -52,6 +52,8 @@ def test_an_effect_is_settled_from_its_run_with_who_and_why(page: Page, server: 
     expect(form(page)).to_contain_text('{"amount":7}')
     say = form(page).get_by_role("button", name=re.compile("Say that|Settle"))
     expect(say).to_be_disabled()
+    # The sheet of the run's page stays loaded: it must not reach into this form.
+    assert form(page).locator("form").evaluate("form => form.scrollHeight <= form.clientHeight")
     expect(say).to_have_accessible_description("Choose an outcome.")
     form(page).get_by_label("It was done.").check()
     form(page).get_by_label("What the tool would have returned").fill('{"charge": ')

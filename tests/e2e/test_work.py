@@ -30,6 +30,13 @@ def test_a_report_shows_the_first_divergence_from_both_sides(page: Page, server:
     expect(page.get_by_text("Actual, from today’s code")).to_be_visible()
     expect(page.get_by_text(re.compile(r"work\.py:\d+"))).to_be_visible()
     expect(page.get_by_text("Strict replay never takes a near match.")).to_be_visible()
+    page.set_viewport_size({"width": 1280, "height": 900})
+    beside = page.get_by_role("complementary").bounding_box()
+    assert beside is not None
+    for box in page.locator("aside .box").all():  # a command that does not break must not widen what is beside it
+        inside = box.bounding_box()
+        assert inside is not None
+        assert inside["x"] + inside["width"] <= beside["x"] + beside["width"]
     page.keyboard.press("o")
     expect(page).to_have_url(re.compile(f"/runs/{work.run}.*step=1"))
     expect(page.get_by_role("link", name=re.compile("replay"))).to_have_count(1)

@@ -42,7 +42,7 @@ export function ContextTab({ run, detail, onStep }: PanelProps) {
             >
               <span className="mono dim">{one.idx}</span>
               <span>
-                <span className="stack thin" style={{ width: `${(100 * one.total) / most}%` }}>
+                <span className="shares thin" style={{ width: `${(100 * one.total) / most}%` }}>
                   <Slices parts={one.parts ?? []} />
                 </span>
               </span>
@@ -87,7 +87,7 @@ function Shares({ context }: { readonly context: Context }) {
         {t('ctx.title')}
         <span>{t(context.reported ? 'ctx.estimated' : 'ctx.estimatedText', { n: context.total })}</span>
       </h3>
-      <div className="stack" role="img" aria-label={t('ctx.title')}>
+      <div className="shares" role="img" aria-label={t('ctx.title')}>
         <Slices parts={context.parts} />
       </div>
       <table className="ctx">
