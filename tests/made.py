@@ -11,6 +11,7 @@ from agentloupe.words.call import Attrs, Call, Kind, Outcome
 from agentloupe.words.canonical import Json, canonical, key_of
 from agentloupe.words.event import Draft, Event
 from agentloupe.words.seal import GENESIS, link
+from agentloupe.words.trace import TraceContext
 
 START = "2026-04-01T10:00:00.000000Z"
 
@@ -20,7 +21,7 @@ class Maker:
 
     def __init__(self, run_id: str = "made", arguments: Json = None, **facts: Json) -> None:
         self.run_id = run_id
-        self.scribe = Scribe(trace_id="1" * 32, root_span="2" * 16)
+        self.scribe = Scribe(TraceContext("1" * 32, "2" * 16))
         self.drafts: list[Draft] = []
         self.bodies: dict[str, bytes] = {}
         self.calls = 0

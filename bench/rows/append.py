@@ -12,6 +12,7 @@ from agentloupe.store.owners import this_process
 from agentloupe.store.sqlite import SqliteStore
 from agentloupe.verbs.sessions import RecordSession
 from agentloupe.words.event import Draft
+from agentloupe.words.trace import TraceContext
 from bench.agents import in_full, opened, tool_calls
 from bench.context import Context
 from bench.figures import Figure, Found, Peer, beside
@@ -41,7 +42,7 @@ def _draft(n: int) -> Draft:
 def appending(store: SqliteStore, durability: Durability, group: int, total: int) -> Batch:
     """Appends ready-made drafts to one run, so many at once."""
     writer = store.start(ambient.new_run_id("append"), Projector, owner=this_process())
-    scribe = Scribe(trace_id="1" * 32, root_span="2" * 16)
+    scribe = Scribe(TraceContext("1" * 32, "2" * 16))
     begun = scribe.started(Started(agent="append", name="append"), ambient.now())
     writer.append(begun.drafts, begun.bodies)
     numbers = iter(range(10**9))

@@ -17,6 +17,7 @@ from agentloupe.words.call import Call, Effect, Kind, Outcome, OutcomeStatus
 from agentloupe.words.canonical import digest_bytes, key_of
 from agentloupe.words.event import Draft
 from agentloupe.words.run import Owner
+from agentloupe.words.trace import TraceContext
 
 _clock = count()
 
@@ -54,7 +55,7 @@ class Author:
         writer: RunWriter | None = None,
     ) -> None:
         self.writer: RunWriter = writer or store.start(run_id, Projector, owner=owner or this_process(), share=share)
-        self.scribe = Scribe(trace_id=run_id.encode().hex().ljust(32, "0")[:32], root_span="b" * 16)
+        self.scribe = Scribe(TraceContext(run_id.encode().hex().ljust(32, "0")[:32], "b" * 16))
         self._n = count()
 
     def started(self, agent: str = "helper", name: str = "a run", **facts: Any) -> Author:

@@ -277,8 +277,8 @@ class Forker:
         }
         self.prefix = copy_prefix(
             plan.cut,
-            trace_id=scribe.trace_id,
-            root_span=scribe.root_span,
+            trace_id=scribe.trace.trace_id,
+            root_span=scribe.trace.span_id,
             end_agents=not own,
             amended={call_id: found.digest for call_id, found in packed.items()},
         )

@@ -276,7 +276,7 @@ class Resumer(Recorder):
         schedule.owes(tape.owed())
         super().__init__(
             writer,
-            Scribe.going_on(trace_in(tape), writer.owner.epoch),
+            Scribe(trace_in(tape), epoch=writer.owner.epoch),
             rules=rules,
             scope=_scope_of(tape),
             strict=strict,

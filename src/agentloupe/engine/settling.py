@@ -78,7 +78,7 @@ class Settler:
 
     def __init__(self, tape: Tape, epoch: int, rules: Rules) -> None:
         self._rules = rules
-        self._scribe = Scribe.going_on(trace_in(tape), epoch)
+        self._scribe = Scribe(trace_in(tape), epoch=epoch)
 
     def unknown(self, calls: list[RecordedCall]) -> Entry:
         """`tool.unknown` of each."""

@@ -132,7 +132,7 @@ class RunBuilder:
         self._format = source_format
         self._raw = raw
         self._part = digest(part)
-        self._scribe = Scribe(trace_id=ambient.new_trace_id(), root_span=ambient.new_span_id())
+        self._scribe = Scribe.begun(None)
         self._drafts: list[Draft] = []
         self._bodies: list[Body] = list(raw.bodies)
         self._now = ambient.now()

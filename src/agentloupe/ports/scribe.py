@@ -78,29 +78,13 @@ class Scribe:
     """Writes the drafts of one run.
 
     Args:
-        trace_id: W3C trace id of all its events.
-        root_span: span of the run itself; calls without a parent span hang under it.
+        trace: the run's own place in its trace; calls without a parent span hang under its span.
         epoch: the owner's epoch.
         caller: the place in that trace that the run was called from, if it was.
-        flags, state: of the trace, as whoever is called by the run gets them.
-
-    Attributes:
-        trace: the run's own place in its trace.
     """
 
-    def __init__(
-        self,
-        *,
-        trace_id: str,
-        root_span: str,
-        epoch: int = 1,
-        caller: TraceContext | None = None,
-        flags: int = SAMPLED,
-        state: str = "",
-    ) -> None:
-        self.trace_id = trace_id
-        self.root_span = root_span
-        self.trace = TraceContext(trace_id, root_span, flags, state)
+    def __init__(self, trace: TraceContext, *, epoch: int = 1, caller: TraceContext | None = None) -> None:
+        self.trace = trace
         self.epoch = epoch
         self.packer = Packer()
         self._caller = caller
@@ -109,15 +93,8 @@ class Scribe:
     def begun(cls, caller: TraceContext | None) -> Self:
         """For a new run: in its caller's trace, or in one of its own."""
         if caller is None:
-            return cls(trace_id=new_trace_id(), root_span=new_span_id())
-        return cls(
-            trace_id=caller.trace_id, root_span=new_span_id(), caller=caller, flags=caller.flags, state=caller.state
-        )
-
-    @classmethod
-    def going_on(cls, trace: TraceContext, epoch: int) -> Self:
-        """For a run that has begun already, with its place in its trace."""
-        return cls(trace_id=trace.trace_id, root_span=trace.span_id, epoch=epoch, flags=trace.flags, state=trace.state)
+            return cls(TraceContext(new_trace_id(), new_span_id()))
+        return cls(caller.at(new_span_id()), caller=caller)
 
     def started(self, what: Started, at: str) -> Entry:
         """`run.started`."""
@@ -134,7 +111,7 @@ class Scribe:
             "run.started",
             at,
             name=what.agent,
-            span_id=self.root_span,
+            span_id=self.trace.span_id,
             parent_span_id=None if self._caller is None else self._caller.span_id,
             input_digest=self._pack(what.arguments, bodies),
             bodies=named,
@@ -146,7 +123,7 @@ class Scribe:
         """`attempt.started`: the run goes on with another owner."""
         packed: list[Body] = []
         named = {label: self._pack(value, packed) for label, value in bodies.items()}
-        draft = self._draft("attempt.started", at, span_id=self.root_span, bodies=named, attrs=facts)
+        draft = self._draft("attempt.started", at, span_id=self.trace.span_id, bodies=named, attrs=facts)
         return Entry((draft,), tuple(packed), "commit")
 
     def finished(self, outcome: Outcome, at: str) -> Entry:
@@ -154,7 +131,7 @@ class Scribe:
         bodies: list[Body] = []
         attrs: dict[str, Json] = {"status": outcome.status, **outcome.attrs}
         digest = self._pack(outcome.output, bodies)
-        draft = self._draft("run.finished", at, span_id=self.root_span, output_digest=digest, attrs=attrs)
+        draft = self._draft("run.finished", at, span_id=self.trace.span_id, output_digest=digest, attrs=attrs)
         return Entry((draft,), tuple(bodies), "full")
 
     def asked(self, call: Call, look: Look | None, where: Place, at: str) -> tuple[Entry, str]:
@@ -257,8 +234,8 @@ class Scribe:
             type=type,
             event_id=new_event_id(),
             recorded_at=at,
-            trace_id=self.trace_id,
-            span_id=self.root_span,
+            trace_id=self.trace.trace_id,
+            span_id=self.trace.span_id,
             lane=lane,
             owner_epoch=self.epoch,
             attrs=facts,
@@ -347,9 +324,9 @@ class Scribe:
             "recorded_at": at,
             "schema_version": SCHEMA_VERSION,
             "call_id": where.call_id,
-            "trace_id": self.trace_id,
+            "trace_id": self.trace.trace_id,
             "span_id": where.span_id,
-            "parent_span_id": where.parent_span_id or self.root_span,
+            "parent_span_id": where.parent_span_id or self.trace.span_id,
             "lane": where.lane,
             "n": where.n,
             "owner_epoch": self.epoch,
@@ -387,7 +364,7 @@ class Scribe:
             type=kind,
             event_id=new_event_id(),
             recorded_at=at,
-            trace_id=self.trace_id,
+            trace_id=self.trace.trace_id,
             span_id=span_id,
             parent_span_id=parent_span_id,
             owner_epoch=self.epoch,

@@ -27,6 +27,7 @@ from agentloupe.words.errors import LoupeError, StoreError, Unrecordable
 from agentloupe.words.event import Head
 from agentloupe.words.jsontext import Json
 from agentloupe.words.run import Owner, Run
+from agentloupe.words.trace import TraceContext
 
 __all__ = [
     "RecordOpener",
@@ -373,7 +374,7 @@ def end_left(store: Store, run_id: str, ends: Mapping[str, Attrs], code: int) ->
     writer = store.take_over(run_id, project.Projector, owner=this_process())
     status: OutcomeStatus = "error" if code else "ok"
     output: Json = codecs.encode(SystemExit(code)).wire if code else {"result": codecs.encode(None).wire}
-    scribe = Scribe(trace_id=started.trace_id or "", root_span=started.span_id or "", epoch=writer.owner.epoch)
+    scribe = Scribe(TraceContext(started.trace_id or "", started.span_id or ""), epoch=writer.owner.epoch)
     entry = scribe.finished(
         Outcome(status=status, output=output, attrs={**ends[status], "exit_code": code}), ambient.now()
     )
