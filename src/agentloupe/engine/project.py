@@ -22,7 +22,7 @@ from agentloupe.ports.streams import pieces_of
 from agentloupe.words.call import NO_ATTRS, Attrs, Kind, Source
 from agentloupe.words.canonical import Json
 from agentloupe.words.dialects import message_in
-from agentloupe.words.effects import FROM_OUTSIDE, NOT_DONE, OF_AN_END, OPEN_STAGES, next_stage, stands_in
+from agentloupe.words.effects import FROM_OUTSIDE, NOT_DONE, OF_AN_END, is_open, next_stage, stands_in
 from agentloupe.words.errors import Corrupt, Damaged
 from agentloupe.words.event import FINAL_TYPES, Event
 from agentloupe.words.exchange import answer_in
@@ -280,11 +280,9 @@ class Projector:
             step.error_class = _text(attrs.get("error_class"))
 
     def _count_open(self, step: _Step) -> None:
-        is_open = not step.copied and (
-            step.stage == "tool.unknown" or (step.effect == "write" and step.stage in OPEN_STAGES)
-        )
-        self._run["open_effects"] += is_open - step.open_effect
-        step.open_effect = is_open
+        now = not step.copied and is_open(step.stage, writes=step.effect == "write")
+        self._run["open_effects"] += now - step.open_effect
+        step.open_effect = now
 
     def _new_step(self, event: Event, kind: Kind, name: str) -> int:
         idx = len(self._steps)

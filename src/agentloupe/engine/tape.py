@@ -19,7 +19,7 @@ from agentloupe.ports.schedule.core import Mode, Turn
 from agentloupe.ports.streams import END_OF_STREAM, in_turn
 from agentloupe.words.call import NO_ATTRS, NO_TURN, Attrs, Effect, Kind, Source
 from agentloupe.words.canonical import Json
-from agentloupe.words.effects import FROM_OUTSIDE, INTERRUPTED, OF_AN_END, OPEN_STAGES, next_stage, stands_in
+from agentloupe.words.effects import FROM_OUTSIDE, INTERRUPTED, OF_AN_END, is_open, next_stage, stands_in
 from agentloupe.words.errors import Corrupt, Truncated
 from agentloupe.words.event import FINAL_TYPES, KIND_OF_TYPE, Event
 
@@ -107,9 +107,7 @@ class RecordedCall:
     @property
     def unseen(self) -> bool:
         """Whether it may have changed the world, and nobody has found out yet whether it did."""
-        if self.kind != "tool" or self.settled is not None:
-            return False
-        return self.stage == "tool.unknown" or (self.effect == "write" and self.stage in OPEN_STAGES)
+        return self.kind == "tool" and self.settled is None and is_open(self.stage, writes=self.effect == "write")
 
     @property
     def received(self) -> bool:

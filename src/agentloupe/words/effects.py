@@ -25,7 +25,6 @@ __all__ = [
     "LIFE",
     "NOT_DONE",
     "OF_AN_END",
-    "OPEN_STAGES",
     "OUTCOMES",
     "Done",
     "DontKnow",
@@ -36,6 +35,7 @@ __all__ = [
     "NotDone",
     "OutcomeUnknown",
     "SettledOutcome",
+    "is_open",
     "next_stage",
     "stands_in",
 ]
@@ -67,7 +67,7 @@ LIFE: Final[Mapping[str, tuple[str | None, ...]]] = {
 FROM_OUTSIDE: Final = frozenset({"KeyboardInterrupt", "SystemExit", "GeneratorExit"})
 """Errors that end a program from outside: no answer to a call, so that nobody has received one."""
 
-OPEN_STAGES: Final = frozenset({"tool.requested", "tool.started", "tool.unknown", INTERRUPTED})
+_OPEN_STAGES: Final = frozenset({"tool.requested", "tool.started", INTERRUPTED})
 """Stages of a write in which the world may have been changed, and nobody has noted whether it was."""
 
 OF_AN_END: Final = frozenset({"error_class", "outcome", "how", "external_id", "cancels"})
@@ -93,6 +93,11 @@ def next_stage(
     if before not in LIFE[type] or (writes and type == "tool.started" and before in _NEEDS_INTENT):
         return None
     return NOT_DONE if type == "tool.confirmed" and outcome == NOT_DONE else type
+
+
+def is_open(stage: str | None, *, writes: bool) -> bool:
+    """Whether a tool call at this stage may have changed the world, and nobody has noted whether it did."""
+    return stage == "tool.unknown" or (writes and stage in _OPEN_STAGES)
 
 
 def stands_in(source: Any, copied_source: Any) -> bool:
