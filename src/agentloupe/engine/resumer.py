@@ -64,7 +64,7 @@ def _question(call: RecordedCall) -> dict[str, Json]:
         "effect": call.effect or "write",
         "status": call.status,
         "arguments_digest": call.input_digest,
-        "idempotency_key": call.attrs.get("idempotency_key"),
+        "idempotency_key": call.idempotency_key,
     }
 
 
@@ -307,9 +307,9 @@ class Resumer(Recorder):
         for call in tape.calls:
             if call.kind == "tool":
                 self._watch.performed(call.name)
-            key = call.attrs.get("idempotency_key")
+            key = call.idempotency_key
             # What a fork took over was counted in its parent; what the cassette answered was no effect.
-            if isinstance(key, str) and call.input_key is not None and call.source != "recorded":
+            if key is not None and call.input_key is not None and call.source != "recorded":
                 counted = (call.name, call.input_key)
                 self._writes[counted] = self._writes.get(counted, 0) + 1
                 if call.inner and call.stage in ("tool.allowed", NOT_DONE):
@@ -382,10 +382,7 @@ class Resumer(Recorder):
         self._begin()
         span, parent = recorded.span_id or ambient.new_span_id(), recorded.parent_span_id
         cause = self.tape.recording.events[recorded.first_seq - 1].parent_seq
-        key = recorded.attrs.get("idempotency_key")
-        again = Again(
-            len(self.tape.lane(f"{recorded.call_id}~")), recorded.stage, key if isinstance(key, str) else None
-        )
+        again = Again(len(self.tape.lane(f"{recorded.call_id}~")), recorded.stage, recorded.idempotency_key)
         return self._perform(call, Place(recorded.lane, recorded.n, span, parent, cause), again)
 
     def _learn(self, call: Call) -> None:

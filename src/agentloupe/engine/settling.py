@@ -141,5 +141,5 @@ def _place(recorded: RecordedCall) -> Place:
 
 
 def _key_of(recorded: RecordedCall) -> Mapping[str, Json]:
-    key = recorded.attrs.get("idempotency_key")
-    return {"idempotency_key": key} if isinstance(key, str) else {}
+    key = recorded.idempotency_key
+    return {} if key is None else {"idempotency_key": key}

@@ -105,6 +105,12 @@ class RecordedCall:
     latest: str = field(default="", repr=False)
 
     @property
+    def idempotency_key(self) -> str | None:
+        """Of a write: the key that the tool got; `None` where none is recorded."""
+        key = self.attrs.get("idempotency_key")
+        return key if isinstance(key, str) else None
+
+    @property
     def unseen(self) -> bool:
         """Whether it may have changed the world, and nobody has found out yet whether it did."""
         return self.kind == "tool" and self.settled is None and is_open(self.stage, writes=self.effect == "write")

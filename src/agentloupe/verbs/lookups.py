@@ -87,10 +87,9 @@ def _found(tape: Tape, call: RecordedCall, functions: Mapping[str, Callable[...,
         )
     if made.lookup is None:
         return DontKnow(f"its tool has no lookup ({_place_of(made.function)})")
-    key = call.attrs.get("idempotency_key")
-    if not isinstance(key, str):
+    if call.idempotency_key is None:
         return DontKnow("it has no idempotency key")
-    found = _asked(made.lookup, key, limit)
+    found = _asked(made.lookup, call.idempotency_key, limit)
     if isinstance(found, DontKnow):
         return DontKnow(f"{found.why or 'its lookup cannot tell'} (asked {_place_of(made.lookup)})")
     if inside and isinstance(found, NotDone):
