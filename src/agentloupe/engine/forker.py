@@ -65,7 +65,8 @@ class ForkPlan:
         price: cost of a model call from its facts; `spend` is the loop's own count, where the loop keeps the limits.
         rules: of secret removal, those that the parent was recorded with.
         name, tags: of the run; `facts` and `bodies` of its `run.started` beside what is told by the plan itself.
-        depends: what the new part depends on, as further bodies; asked for when the agent begins, since only then its tools are declared.
+        depends: what the new part depends on, as further bodies; asked for when the agent begins, since only then its
+            tools are declared.
         code_changed: before N the inputs of anything but tools may differ; they are counted.
         written: changes that are recorded, where the loop's first request already holds them.
         results: results that kept tool steps shall have had, by call id.

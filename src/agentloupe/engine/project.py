@@ -252,7 +252,10 @@ class Projector:
             self._run["status"] = "waiting" if event.name == "waiting" else "running"
 
     def _lives_on(self, step: _Step, event: Event) -> bool:
-        """Takes a tool call on in its life (`words.effects`). What has ended takes no second end: the tape says that it is damage."""
+        """Takes a tool call on in its life (`words.effects`).
+
+        `False`: it has ended, and takes no second end; the tape says that this is damage.
+        """
         stage = next_stage(
             step.stage,
             event.type,

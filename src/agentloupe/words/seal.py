@@ -49,11 +49,11 @@ class Fault:
         sequence: the event (for `gap`: the event that came instead of the missing one).
         reason: `gap` (a number is left out or comes again), `sequence` or `run_id` (the envelope says another one),
             `prev_hash` (it does not point at the event before), `hash` (the envelope is not what was sealed). The others
-            are found beside the chain, by `verify`: `cause` (an event is said to be caused by itself or a later one), `end`, `empty`, `body`,
-            `body_missing`; and, where somebody signed how
-            the run stood at a moment: `cut` (events of then are gone), `relinked` (a chain that is whole in itself, and
-            another one than then), `reused` (the run began later than that: its id was given again), `lost` (no such run). `unreadable`: an event
-            cannot even be read.
+            are found beside the chain, by `verify`: `cause` (an event is said to be caused by itself or a later one),
+            `end`, `empty`, `body`, `body_missing`, `unreadable` (an event cannot even be read); and, where somebody
+            signed how the run stood at a moment: `cut` (events of then are gone), `relinked` (a chain that is whole in
+            itself, and another one than then), `reused` (the run began later than that: its id was given again), `lost`
+            (no such run).
         expected: what it had to be.
         actual: what it is.
     """

@@ -62,7 +62,8 @@ class TraceContext:
 def read_trace(traceparent: str | None, tracestate: str | None = None) -> TraceContext | None:
     """The context that the headers tell; `None` where there is none, or `traceparent` is not well formed.
 
-    What is no text is not well formed. A version above 00 is read as far as version 00 goes. A malformed `tracestate` is left out, and costs no more than itself.
+    What is no text is not well formed. A version above 00 is read as far as version 00 goes. A malformed `tracestate` is
+    left out, and costs no more than itself.
     """
     found = _PARENT.fullmatch(traceparent.strip(_BLANKS)) if isinstance(traceparent, str) else None
     if found is None:

@@ -1,7 +1,7 @@
 """Events of older schemas, as this reader sees them.
 
-What a store, a file or a ledger holds is never rewritten: an event keeps the bytes and the hash that it was sealed with. A reader of
-a later schema maps its envelope, one version at a time, to a *view* in the present form.
+What a store, a file or a ledger holds is never rewritten: an event keeps the bytes and the hash that it was sealed with.
+A reader of a later schema maps its envelope, one version at a time, to a *view* in the present form.
 
 A step is added with the version that makes it necessary, and is never changed or taken away again. Its golden files are the
 recordings under `tests/recordings/` that were made before.
