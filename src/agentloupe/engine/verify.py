@@ -174,7 +174,7 @@ def _cause_fault(events: Sequence[Event]) -> Fault | None:
 def _known(events: Sequence[Event], linked: int, signed: Sequence[Anchoring]) -> Anchoring | None:
     """The last time at which the run was signed as what it is, among its events that are linked without a fault."""
     for one in reversed(signed):
-        if one.head.sequence <= linked and against(events[: one.head.sequence], [one]) is None:
+        if one.head.sequence <= linked and events[one.head.sequence - 1].hash == one.head.hash:
             return one
     return None
 
