@@ -206,7 +206,7 @@ def proof_of(lines: Sequence[bytes], anchors: Anchors, run_id: str) -> bytes:
             {
                 "checkpoint": signed["checkpoint"],
                 "signature": signed["signature"],
-                "leaf": [run_id, heads[run_id].sequence, heads[run_id].hash],
+                "leaf": Leaf(run_id, heads[run_id]).as_json(),
                 "index": index,
                 "path": [beside.hex() for beside in path],
             }
@@ -324,7 +324,7 @@ def next_line(anchors: Anchors, heads: Mapping[str, Head], *, store: str, at: st
         {
             "checkpoint": checkpoint.document(),
             "signature": signer.sign(checkpoint.signed_bytes()).hex(),
-            "leaves": [[run_id, head.sequence, head.hash] for run_id, head in changed],
+            "leaves": [leaf.as_json() for leaf in changed],
         }
     )
     return Next(checkpoint, len(changed), line)

@@ -47,10 +47,14 @@ class Leaf(NamedTuple):
     run_id: str
     head: Head
 
+    def as_json(self) -> list[Json]:
+        """As it stands in a file: `[run id, sequence, hash]`; read by `leaf_of`."""
+        return [self.run_id, self.head.sequence, self.head.hash]
+
 
 def hash_of_leaf(leaf: Leaf) -> bytes:
-    """Hash of a leaf, over the canonical form of `[run id, sequence, hash]`."""
-    return leaf_hash(canonical([leaf.run_id, leaf.head.sequence, leaf.head.hash]))
+    """Hash of a leaf, over its canonical form."""
+    return leaf_hash(canonical(leaf.as_json()))
 
 
 def root_over(heads: Mapping[str, Head]) -> str:
@@ -60,7 +64,7 @@ def root_over(heads: Mapping[str, Head]) -> str:
 
 def leaves_digest(leaves: Iterable[Leaf]) -> str:
     """One digest of leaves in their order."""
-    return digest([[run_id, head.sequence, head.hash] for run_id, head in leaves])
+    return digest([leaf.as_json() for leaf in leaves])
 
 
 def leaf_of(value: Json) -> Leaf:
