@@ -22,7 +22,7 @@ from agentloupe.engine.overrides import NO_OVERRIDES, Overrides, compile_overrid
 from agentloupe.engine.pen import Answered, Answering, Pen
 from agentloupe.engine.policy import CASSETTE, Given, Policy, Question, ToolRule, check_live, find_sandbox
 from agentloupe.engine.privacy import Rules, named, scrub
-from agentloupe.engine.recorder import error_name, status_of
+from agentloupe.engine.raised import error_name, status_of
 from agentloupe.engine.replayer import Replayer
 from agentloupe.engine.ruling import Settings
 from agentloupe.engine.tape import PATCHED, RecordedCall

@@ -6,7 +6,7 @@ from typing import NoReturn
 
 from agentloupe.engine.forker import Forker
 from agentloupe.engine.privacy import by_name, by_position, scrub
-from agentloupe.engine.recorder import error_name, status_of
+from agentloupe.engine.raised import error_name, status_of
 from agentloupe.ports import codecs
 from agentloupe.ports.protocols import Boundary, Opening
 from agentloupe.ports.schedule.core import Schedule

@@ -35,7 +35,7 @@ from agentloupe.words.canonical import Json, digest, key_of
 from agentloupe.words.errors import EffectRefused, LoupeError, Unrecordable
 from agentloupe.words.trace import TRACESTATE, TraceContext
 
-__all__ = ["FROM_MESSAGES", "Recorder", "error_name", "idempotency_key", "status_of"]
+__all__ = ["FROM_MESSAGES", "Recorder", "idempotency_key"]
 
 _log = logging.getLogger("agentloupe")
 

@@ -24,7 +24,7 @@ from agentloupe.engine.overridden import Overridden
 from agentloupe.engine.playing import PlayedStreams
 from agentloupe.engine.privacy import by_name, by_position, named
 from agentloupe.engine.proof import unproven
-from agentloupe.engine.recorder import status_of
+from agentloupe.engine.raised import status_of
 from agentloupe.engine.report import Divergence, DivergenceKind, ReplayReport, Side, Verdict
 from agentloupe.engine.ruling import Reached, Ruling, Settings
 from agentloupe.engine.serving import Bodies, LaneCursor, cursor_of

@@ -16,7 +16,8 @@ from typing import NoReturn, cast
 
 from agentloupe.engine.cautions import may_write
 from agentloupe.engine.privacy import Rules, scrub
-from agentloupe.engine.recorder import FROM_MESSAGES, Recorder, status_of
+from agentloupe.engine.raised import status_of
+from agentloupe.engine.recorder import FROM_MESSAGES, Recorder
 from agentloupe.engine.replayer import Replayer, trace_in
 from agentloupe.engine.ruling import Settings
 from agentloupe.engine.serving import LaneCursor

@@ -17,7 +17,8 @@ from agentloupe.engine import project
 from agentloupe.engine.loop import ExecTool, Limits, LlmCall, Loop, Model, Spend, Tools, from_llm_call
 from agentloupe.engine.policy import stated_effect
 from agentloupe.engine.project import load_steps
-from agentloupe.engine.recorder import Recorder, error_name, status_of
+from agentloupe.engine.raised import error_name, status_of
+from agentloupe.engine.recorder import Recorder
 from agentloupe.ports import ambient, codecs
 from agentloupe.ports.protocols import Store
 from agentloupe.ports.scribe import Scribe, Started

@@ -12,7 +12,7 @@ from agentloupe.engine.forkresumer import ForkResumer
 from agentloupe.engine.loop import Limits, Loop, Model, Spend, Tools, again, dialect_in, manner_in
 from agentloupe.engine.overrides import Overrides
 from agentloupe.engine.policy import Allow, MissPolicy, ToolRule, stated_effect
-from agentloupe.engine.recorder import error_name, status_of
+from agentloupe.engine.raised import error_name, status_of
 from agentloupe.engine.resumer import Attempt, Resumer
 from agentloupe.engine.tape import Tape
 from agentloupe.ports import ambient, codecs

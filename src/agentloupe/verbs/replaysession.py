@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, NoReturn
 
 from agentloupe.engine.explain import digest_of
 from agentloupe.engine.privacy import by_name, by_position
-from agentloupe.engine.recorder import status_of
+from agentloupe.engine.raised import status_of
 from agentloupe.engine.replayer import Replayer
 from agentloupe.engine.report import Divergence, DivergenceKind, ReplayReport, Side
 from agentloupe.ports import codecs

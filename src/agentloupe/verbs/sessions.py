@@ -14,7 +14,8 @@ from pathlib import Path
 from agentloupe.engine import project
 from agentloupe.engine.covering import unrecordable_in, what_is_lost
 from agentloupe.engine.privacy import Rules, scrub, scrub_text
-from agentloupe.engine.recorder import Recorder, error_name, status_of
+from agentloupe.engine.raised import error_name, status_of
+from agentloupe.engine.recorder import Recorder
 from agentloupe.ports import ambient, codecs
 from agentloupe.ports.faultpoints import reach
 from agentloupe.ports.protocols import Boundary, Opening, RunWriter, Session, Store
