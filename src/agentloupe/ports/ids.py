@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 __all__ = [
     "monotonic_ms",
@@ -18,6 +18,7 @@ __all__ = [
     "new_span_id",
     "new_trace_id",
     "now",
+    "now_and",
     "random_base32",
     "random_hex",
 ]
@@ -31,6 +32,11 @@ def now() -> str:
         text = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
         _second[0] = seconds, text
     return f"{text}.{rest // 1000:06d}Z"
+
+
+def now_and(seconds: float) -> str:
+    """The time so many seconds after now; before it, where they are less than none."""
+    return (datetime.fromisoformat(now()) + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 _second: list[tuple[int, str]] = [(-1, "")]

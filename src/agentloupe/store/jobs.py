@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import asdict, replace
-from datetime import datetime, timedelta
 from typing import Any, Final, cast
 
-from agentloupe.ports.ambient import now
+from agentloupe.ports.ids import now, now_and
 from agentloupe.ports.jobs import OPEN_JOBS, Answered, Asked, Job, JobKind, JobStatus, Worker
 from agentloupe.store.database import Connection, Database
 from agentloupe.store.owners import alive
@@ -75,7 +74,7 @@ class SqliteJobs:
         with self._db.reading() as conn:
             rows = conn.execute("SELECT row FROM job_workers ORDER BY id").fetchall()
         found = [_worker(row[0]) for row in rows]
-        return [worker for worker in found if alive(worker.owner) and worker.seen_at > _ago(LEASE_SECONDS)]
+        return [worker for worker in found if alive(worker.owner) and worker.seen_at > now_and(-LEASE_SECONDS)]
 
     def _rows(self, sql: str, *args: object) -> list[Job]:
         with self._db.reading() as conn:
@@ -123,7 +122,7 @@ class SqliteJobs:
         """See `Jobs.renew`."""
         with self._db.transaction() as conn:
             job = _mine(conn, job_id, worker_id)
-            conn.execute("UPDATE jobs SET leased_until = ? WHERE id = ?", (_ago(-LEASE_SECONDS), job_id))
+            conn.execute("UPDATE jobs SET leased_until = ? WHERE id = ?", (now_and(LEASE_SECONDS), job_id))
         return job
 
     def tell(self, job_id: str, worker_id: str, **changes: Any) -> Job:
@@ -204,7 +203,7 @@ def _write(conn: Connection, job: Job, owner: Owner | None) -> Job:
         "INSERT INTO jobs(id, status, needs, created_at, number, owner, leased_until, row)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT(id) DO UPDATE SET status = excluded.status,"
         " number = excluded.number, owner = excluded.owner, leased_until = excluded.leased_until, row = excluded.row",
-        (fresh.id, fresh.status, fresh.needs, fresh.created_at, number, held, _ago(-LEASE_SECONDS), dumps(said)),
+        (fresh.id, fresh.status, fresh.needs, fresh.created_at, number, held, now_and(LEASE_SECONDS), dumps(said)),
     )
     return fresh
 
@@ -253,7 +252,3 @@ def _is_held(owner: bytes | None, leased_until: str) -> bool:
 
 def _ended(job: Job, status: JobStatus) -> Job:
     return replace(job, status=status, ended_at=job.ended_at or now(), question=None, retry_after=None)
-
-
-def _ago(seconds: float) -> str:
-    return (datetime.fromisoformat(now()) - timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

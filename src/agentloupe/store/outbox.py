@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from datetime import datetime, timedelta
 from typing import Any, Final, cast
 
-from agentloupe.ports.ids import now
+from agentloupe.ports.ids import now, now_and
 from agentloupe.ports.outbox import LEASE_SECONDS, Message, message_of, published
 from agentloupe.ports.schedule import plain
 from agentloupe.store import envelopes
@@ -79,7 +78,7 @@ class SqliteOutbox:
             if held is None or _token_of(held) != token:
                 raise _taken(held)
             conn.execute("DELETE FROM outbox WHERE number <= ?", (last,))
-            _write(conn, _LEASE, {**held, "until": _until()})
+            _write(conn, _LEASE, {**held, "until": now_and(LEASE_SECONDS)})
 
     def count(self) -> int:
         """See `Outbox.count`."""
@@ -127,12 +126,7 @@ def _event(stored: bytes, sealed: bytes) -> Event:
 
 
 def _lease_of(owner: Owner, token: str) -> dict[str, Json]:
-    return dict(zip(_FIELDS, (owner.host, owner.pid, owner.started, token, _until()), strict=True))
-
-
-def _until() -> str:
-    until = datetime.fromisoformat(now()) + timedelta(seconds=LEASE_SECONDS)
-    return until.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return dict(zip(_FIELDS, (owner.host, owner.pid, owner.started, token, now_and(LEASE_SECONDS)), strict=True))
 
 
 def _token_of(held: Any) -> object:
