@@ -112,11 +112,10 @@ def check_answered(tape: Tape, why: Mapping[str, str] | None = None) -> None:
 
 def _asked(intent: Mapping[str, Json]) -> str:
     digest, key = intent["arguments_digest"], intent["idempotency_key"]
-    what = "was begun, and nobody saw its end"
     told = f", idempotency key {key}" if key else ""
     told += f"; {intent['why']}" if intent["why"] else ""
     return (
-        f"sequence {intent['sequence']}: tool {intent['tool']} ({intent['effect']}) {what}; "
+        f"sequence {intent['sequence']}: tool {intent['tool']} ({intent['effect']}) was begun, and nobody saw its end; "
         f"arguments digest {str(digest)[:12]}{told}"
     )
 

@@ -54,7 +54,7 @@ class Snapshot:
         if isinstance(git, dict):
             dirty = " with uncommitted changes" if git.get("dirty") else ""
             parts.append(f"commit {str(git.get('commit'))[:12]}{dirty}")
-        parts += [f"{name} {self.facts[name]}" for name in ("image",) if name in self.facts]
+        parts.append(f"image {self.facts['image']}" if "image" in self.facts else "")
         given = self.facts.get("given")
         parts.append(f"given {', '.join(given)}" if isinstance(given, dict) and given else "")
         return f"snapshot {str(self.digest)[:12]}: {', '.join(filter(None, parts))}"
@@ -176,7 +176,7 @@ _CALLED: Final = {
 def _said(change: Change) -> str:
     first, _, rest = change.what.partition(".")
     name = _CALLED[first].format(rest.replace(".", " ")) if first in _CALLED and rest else change.what.replace("_", " ")
-    if change.what.endswith(("digest", "source_digest")) or first == "lock_files":
+    if change.what.endswith("digest") or first == "lock_files":
         return f"{name.removesuffix('_digest')} {_how(change)}"
     return f"{name} {_how(change)}: {_sides(change)}"
 
