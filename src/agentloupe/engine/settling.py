@@ -1,4 +1,4 @@
-"""What became of effects whose end nobody saw: who is asked, and what is written of the answers.
+"""What became of what nobody saw end, effects above all: who is asked, and what is written of the answers.
 
     tape -> unended(tape) -> `tool.unknown` of each -> an answer -> `tool.confirmed`
 
@@ -21,6 +21,7 @@ from agentloupe.ports.scribe import Entry, Scribe, entries
 from agentloupe.words.call import Call, Outcome
 from agentloupe.words.canonical import Json
 from agentloupe.words.effects import Done, DontKnow, Failed, Finding, How, NotDone
+from agentloupe.words.errors import Cancelled
 
 __all__ = ["Settler", "finding_of", "happened_inside", "is_question", "questions", "unended"]
 
@@ -86,6 +87,17 @@ class Settler:
         return entries(
             [self._scribe.unseen(_call(one), _place(one), one.input_key or "", _key_of(one), at) for one in calls]
         )
+
+    def cancelled(self, error: Cancelled) -> Entry:
+        """`run.finished` of a run whose process was ended before it could say so itself."""
+        facts: dict[str, Json] = {
+            "error_class": error_name(error),
+            "error": str(error),
+            "coverage": "limited_replay",
+            "coverage_notes": [f"{error}: what its process did last may not be in this recording"],
+        }
+        wire = codecs.encode(error).wire
+        return self._scribe.finished(Outcome(status="cancelled", output=wire, attrs=facts), ambient.now())
 
     def confirmed(
         self, call: RecordedCall, found: Done | Failed | NotDone, how: How, *, wire: Json = None, **said: str

@@ -14,13 +14,17 @@ from pathlib import Path
 from types import FrameType, TracebackType
 
 from agentloupe.ports.ambient import is_users
+from agentloupe.ports.cancel import Cancel
+from agentloupe.ports.surroundings import outside
 
-__all__ = ["PATIENCE", "quiet_stops", "raised_at", "run_child"]
+__all__ = ["GRACE", "PATIENCE", "quiet_stops", "raised_at", "run_child"]
 
 DEBUG = "LOUPE_DEBUG"
 """Set by `--debug`, for children."""
 PATIENCE = 5.0
 """Seconds that a child has to end by itself after it was interrupted."""
+GRACE = 2.0
+"""The same after somebody cancelled what it does: they wait for it."""
 
 
 def raised_at(error: BaseException) -> str:
@@ -64,6 +68,8 @@ def run_child(
     stderr: int | None = None,
     timeout: float | None = None,
     insist: bool = True,
+    cancel: Cancel | None = None,
+    apart: bool = False,
 ) -> int:
     """Runs a child to its end; returns its exit code, 128 and the signal's number where a signal ended it.
 
@@ -77,13 +83,22 @@ def run_child(
         timeout: seconds after which it is ended.
         insist: after an interrupt the child is ended if it does not end in time, and `KeyboardInterrupt` comes out;
             without it the child's own handling decides, and its exit code says what became of it.
+        cancel: interrupts the child, and ends it where it does not end by itself within `GRACE`.
+        apart: it has no terminal: Ctrl-C is not for it, and it reads nothing.
 
     Raises:
         OSError: it cannot be started.
         subprocess.TimeoutExpired: it was ended after its time.
         KeyboardInterrupt: it was interrupted, and has ended.
     """
-    with subprocess.Popen(command, env=environment, stdout=stdout, stderr=stderr) as child, _handing_on(child):  # noqa: S603  # what the user typed
+    stdin = subprocess.DEVNULL if apart else None
+    with (
+        subprocess.Popen(  # noqa: S603  # what the user typed
+            command, env=environment, stdin=stdin, stdout=stdout, stderr=stderr, start_new_session=apart
+        ) as child,
+        _handing_on(child),
+        _cancelling(child, cancel),
+    ):
         try:
             code = child.wait(timeout)
         except KeyboardInterrupt:
@@ -108,8 +123,36 @@ def _after_interrupt(child: subprocess.Popen[bytes], insist: bool) -> int:
             if told:
                 child.kill()
             else:
-                child.send_signal(signal.SIGINT)
+                _interrupt(child)
                 told = True
+
+
+def _interrupt(child: subprocess.Popen[bytes]) -> None:
+    if os.name == "posix":
+        child.send_signal(signal.SIGINT)
+    else:
+        child.terminate()
+
+
+@contextmanager
+def _cancelling(child: subprocess.Popen[bytes], cancel: Cancel | None) -> Generator[None]:
+    """While the block runs a cancel ends the child, and with it the block."""
+    if cancel is None:
+        yield
+        return
+    late = threading.Timer(GRACE, child.kill)
+    late.daemon = True
+
+    def end() -> None:
+        _interrupt(child)
+        with outside():
+            late.start()
+
+    try:
+        with cancel.waking(end):
+            yield
+    finally:
+        late.cancel()
 
 
 def _terminal_tells() -> bool:

@@ -23,15 +23,18 @@ from agentloupe.engine.loop import Limits
 from agentloupe.engine.overrides import overrides_as_json, overrides_from_json
 from agentloupe.engine.policy import Allow, MissPolicy, ToolRule
 from agentloupe.ports import ambient
+from agentloupe.ports.cancel import Cancel
 from agentloupe.ports.protocols import Opener, Store
 from agentloupe.verbs import launch
 from agentloupe.verbs.children import quiet_stops, raised_at, run_child
 from agentloupe.verbs.clients import wrap_clients
+from agentloupe.verbs.ending import end_cancelled
 from agentloupe.verbs.forkfamily import Family, ForkResult, ForkWishes, with_fields
+from agentloupe.verbs.interrupts import raising_at_rest
 from agentloupe.verbs.launched import Launch
 from agentloupe.verbs.replaying import agent_named
 from agentloupe.words.canonical import Json, dumps
-from agentloupe.words.errors import ForkRefused, LoupeError, StoreError, UsageError
+from agentloupe.words.errors import Cancelled, ForkRefused, LoupeError, StoreError, UsageError
 from agentloupe.words.jsontext import loads
 
 __all__ = ["fork_command", "fork_launch"]
@@ -102,10 +105,24 @@ class _Children(Family):
             report = place / "report.json"
             spec = launch.write_spec(place / "session.json", "fork", self._spec(plan, report))
             environment = {**os.environ, **launch.variables_of(self.recording), **self._environment}
-            code = self._run(launch.python_command(self._command), launch.environment(spec, environment))
+            try:
+                code = self._run(launch.python_command(self._command), launch.environment(spec, environment))
+            except KeyboardInterrupt:
+                end_cancelled(self.store, plan.run_id, Cancelled("cancelled: it was interrupted"))
+                raise
+            cancel = self.wishes.cancel
+            if cancel is not None and cancel.cancelled and not report.exists():
+                self._killed(plan.run_id, cancel.error())
+                return
             ended, crash = _read_report(report, code)
             self._shown.add(crash)
             self.noted(ended)
+
+    def _killed(self, run_id: str, error: Cancelled) -> None:
+        """Ends the run of a child that did not end by itself. Raises `Cancelled` where it had not begun one."""
+        end_cancelled(self.store, run_id, error)
+        if self.store.run(run_id) is None:
+            raise error
 
     def _spec(self, plan: ForkPlan, report: Path) -> dict[str, Json]:
         wishes = self.wishes
@@ -128,8 +145,11 @@ class _Children(Family):
         }
 
     def _run(self, command: Sequence[str], environment: Mapping[str, str]) -> int | None:
+        cancel = self.wishes.cancel
+        if cancel is not None and cancel.cancelled:
+            raise cancel.error()
         try:
-            return run_child(command, environment=environment, stdout=2, timeout=self._timeout)
+            return run_child(command, environment=environment, stdout=2, timeout=self._timeout, cancel=cancel)
         except subprocess.TimeoutExpired:
             return None
         except OSError as wrong:
@@ -189,6 +209,7 @@ class _ForkLaunch:
             wishes,
         )
         quiet_stops(cast("list[str]", spec["shown"]))
+        raising_at_rest(cast("Cancel", wishes.cancel))
         plan = family.plan(wishes.overrides, cast("str | None", spec.get("arm")), str(spec["new_run"]))
         self._forker = Forker(plan)
         self._opener = ForkOpener(self._forker, check_arguments=True)
@@ -236,6 +257,7 @@ def _wishes_of(spec: Mapping[str, Any]) -> ForkWishes:
         engine="own",
         limits=replace(Limits(max_steps=None), **{**limits, "max_cost": None if cost is None else Decimal(cost)}),
         code_changed=spec["code_changed"],
+        cancel=Cancel(),
         price=_price if cost is not None else None,
         form=spec.get("form"),
     )

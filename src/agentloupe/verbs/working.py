@@ -6,7 +6,8 @@
 
 What is done is written down as it happens, in the runs themselves; a job's row only says how it goes. A job that was
 taken up by a process that is gone goes on here: runs of it that ended are kept, one that was interrupted goes on from its own events
-(a fork of own code, which cannot, is made again under another name), and the rest is made.
+(a fork of own code, which cannot, is made again under another name), and the rest is made. What needs the user's own code is done in a
+process of its own where the worker knows how to load it, so that a cancel ends it also while it waits.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from agentloupe.ports.progress import Progress
 from agentloupe.ports.protocols import Store
 from agentloupe.verbs.forkfamily import Family, ForkWishes, new_fork_id
 from agentloupe.verbs.jobspec import from_step_of, wishes_of
+from agentloupe.verbs.workchild import done_apart
 from agentloupe.words.canonical import Json, digest
 from agentloupe.words.errors import LoupeError, OwnerAlive, ReplayMismatch, ResumeRefused
 from agentloupe.words.trace import TRACEPARENT, TRACESTATE, TraceContext, read_trace
@@ -54,6 +56,7 @@ class Workbench:
         store, jobs: where runs and jobs are.
         worker: who works here.
         agents: by name; the code that was loaded on purpose.
+        modules: how another process loads it (`workchild.agents_of`); without them it runs in this one.
         hands: how many jobs at once.
     """
 
@@ -61,6 +64,7 @@ class Workbench:
     jobs: Jobs
     worker: Worker
     agents: Mapping[str, Agent] = field(default_factory=dict[str, "Agent"])
+    modules: Sequence[str] = ()
     hands: int = 4
     _over: threading.Event = field(default_factory=threading.Event)
     _held: dict[str, Cancel] = field(default_factory=dict[str, Cancel])
@@ -89,6 +93,10 @@ class Workbench:
                 self.jobs.give_back(job_id, self.worker.id)
         with suppress(LoupeError):
             self.jobs.bye(self.worker.id)
+
+    def done(self, job: Job, cancel: Cancel) -> tuple[JobStatus, dict[str, Any]]:
+        """Does a job that was taken, in this thread; how it ended, and what else its row shall say."""
+        return _Doing(self, job, cancel).done()
 
     # --- threads ------------------------------------------------------------------------------------------------------
 
@@ -127,7 +135,7 @@ class Workbench:
         with self._lock:
             self._held[job.id] = cancel
         try:
-            status, changes = _Doing(self, job, cancel).done()
+            status, changes = done_apart(self, job, cancel) if job.needs and self.modules else self.done(job, cancel)
             reach("job.after_work")
             if not self._over.is_set():
                 self.jobs.tell(job.id, self.worker.id, status=status, **changes)
@@ -308,8 +316,9 @@ class _Doing:
         from agentloupe.verbs.resuming import resume
 
         agent = self._agent()
+        wishes = ForkWishes(cancel=self.cancel, watch=self._watch, ask=self._ask)
         with _clients(agent):
-            resume(self.job.parent, agent, store=self.bench.store)
+            resume(self.job.parent, agent, store=self.bench.store, wishes=wishes)
         return None
 
 

@@ -1,0 +1,174 @@
+"""Cancel, while own code waits inside of a call: the job ends soon, its run as cancelled, and the worker goes on with the next."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+
+from agentloupe.engine.verify import verify
+from agentloupe.ports.protocols import Store
+from agentloupe.providers.loopback import HttpReply, HttpRequest, json_reply, serve
+from tests.server.answers import good
+from tests.server.test_jobs import DONE, ended
+from tests.server.test_worker import started
+
+pytestmark = pytest.mark.faults
+
+AGENTS = """
+import os, pathlib, threading
+import agentloupe as loupe
+from openai import OpenAI
+
+HERE = pathlib.Path(__file__).parent
+
+def wait(deaf):
+    "Waits for longer than anybody would; a deaf one lets nothing interrupt it."
+    said = False
+    while True:
+        try:
+            if not said:
+                said = True
+                open(HERE / "reached", "w").close()
+            threading.Event().wait(600)
+        except BaseException:
+            if not deaf:
+                raise
+
+@loupe.tool(effect="write")
+def pay(amount: int) -> str:
+    if (HERE / "slow").exists():
+        wait((HERE / "deaf").exists())
+    if (HERE / "die").exists():
+        os._exit(1)
+    return "paid"
+
+@loupe.agent(name="payer")
+def payer(amount: int) -> str:
+    client = loupe.wrap(OpenAI(api_key="none", base_url=os.environ["LLM_BASE_URL"], max_retries=0))
+    asked = [{"role": "user", "content": "and then?"}]
+    said = client.chat.completions.create(model="m", messages=asked).choices[0].message.content
+    if (HERE / "stuck").exists():
+        wait((HERE / "deaf").exists())
+    pay(amount)
+    return said
+"""
+
+
+class Model:
+    """Answers at once, or holds an answer back."""
+
+    def __init__(self) -> None:
+        self.slow = False
+        self.asked, self.go_on = threading.Semaphore(0), threading.Event()
+
+    def answer(self, _: HttpRequest) -> HttpReply:
+        if self.slow:
+            self.asked.release()
+            self.go_on.wait(60)
+        return json_reply(DONE)
+
+
+@pytest.fixture
+def model(monkeypatch: pytest.MonkeyPatch) -> Iterator[Model]:
+    made = Model()
+    with serve(made.answer) as answering:
+        monkeypatch.setenv("LLM_BASE_URL", f"{answering.url}/v1")
+        yield made
+        made.go_on.set()
+
+
+@pytest.fixture
+def recorded(tmp_path: Path, store: Store, model: Model) -> Path:
+    """The folder with the agents, one run of which is recorded."""
+    (tmp_path / "payers.py").write_text(AGENTS)
+    os.mkfifo(tmp_path / "reached")
+    call(tmp_path, check=True)
+    return tmp_path
+
+
+def call(folder: Path, *, check: bool) -> None:
+    """Runs the agent in a process of its own."""
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), *sys.path])}
+    environ["LOUPE_DB"] = str(folder / "runs.db")
+    subprocess.run([sys.executable, "-c", "import payers; payers.payer(5)"], env=environ, check=check, cwd=folder)
+
+
+def told(folder: Path, *names: str) -> None:
+    """How the agent shall behave from now on."""
+    for name in names:
+        (folder / name).touch()
+
+
+def model_step(store: Store, run: str) -> int:
+    return next(step.idx for step in store.steps(run) if step.kind == "llm")
+
+
+def test_while_its_model_is_asked(client: TestClient, store: Store, recorded: Path, model: Model) -> None:
+    run = store.runs()[0].id
+    model.slow = True
+    body = {"from_step": model_step(store, run), "engine": "own"}
+    with started(recorded, "worker", "payers", "--db", str(recorded / "runs.db")):
+        begun = good(client.post(f"/api/runs/{run}/fork", json=body))["job"]
+        assert model.asked.acquire(timeout=60)
+        assert good(client.post(f"/api/jobs/{begun['id']}/cancel"))["cancelling"]
+        assert ended(client, begun["id"])["status"] == "cancelled"
+        (made,) = begun["run_ids"]
+        row = store.run(made)
+        assert row is not None
+        assert row.status == "cancelled"
+        last = store.steps(made)[-1]
+        assert (last.kind, last.status, last.error_class) == ("llm", "cancelled", "KeyboardInterrupt")
+        assert verify(store.recording(made)).ok
+        model.slow = False
+        again = good(client.post(f"/api/runs/{run}/fork", json=body))["job"]["id"]
+        assert ended(client, again)["status"] == "done"
+
+
+@pytest.mark.parametrize("kind", ["fork", "replay"])
+@pytest.mark.parametrize("deaf", [False, True], ids=["hears it", "hears nothing"])
+def test_while_its_code_is_stuck(client: TestClient, store: Store, recorded: Path, kind: str, deaf: bool) -> None:
+    run = store.runs()[0].id
+    told(recorded, "stuck", *(["deaf"] if deaf else []))
+    body = {"from_step": model_step(store, run), "engine": "own"} if kind == "fork" else {}
+    with started(recorded, "worker", "payers:payer", "--db", str(recorded / "runs.db")):
+        begun = good(client.post(f"/api/runs/{run}/{kind}", json=body))["job"]
+        (recorded / "reached").open().close()  # it is there
+        client.post(f"/api/jobs/{begun['id']}/cancel")
+        assert ended(client, begun["id"])["status"] == "cancelled"
+    rows = [store.run(made) for made in begun["run_ids"]]
+    assert [row.status for row in rows if row is not None] == ["cancelled"] * (kind == "fork")
+    for row in filter(None, rows):
+        assert verify(store.recording(row.id)).ok
+        assert (row.coverage == "limited_replay") == deaf  # only where it could not say the last word itself
+        assert row.error is not None
+        assert ("a person ended it" in row.error) == deaf
+
+
+@pytest.mark.parametrize("deaf", [False, True], ids=["hears it", "hears nothing"])
+def test_in_the_middle_of_a_write(client: TestClient, store: Store, recorded: Path, deaf: bool) -> None:
+    """A run that goes on and is cancelled while it pays: nobody knows whether it was paid, and that is what is recorded."""
+    told(recorded, "die")
+    call(recorded, check=False)
+    run = next(row.id for row in store.runs() if row.status == "interrupted")
+    (effect,) = good(client.get(f"/api/runs/{run}/effects"))["items"]
+    settled = {"call_id": effect["call_id"], "outcome": "not_done", "by": "anna", "why": "the bank has no such payment"}
+    good(client.post(f"/api/runs/{run}/effects", json=settled))
+    told(recorded, "slow", *(["deaf"] if deaf else []))
+    with started(recorded, "worker", "payers", "--db", str(recorded / "runs.db")):
+        begun = good(client.post(f"/api/runs/{run}/resume", json={}))["job"]
+        (recorded / "reached").open().close()
+        client.post(f"/api/jobs/{begun['id']}/cancel")
+        assert ended(client, begun["id"])["status"] == "cancelled"
+    row = store.run(run)
+    assert row is not None
+    assert (row.status, row.open_effects) == ("cancelled", 1)
+    (pay,) = (step for step in store.steps(run) if step.kind == "tool")
+    assert (pay.status, pay.name) == ("unknown", "pay")
+    assert verify(store.recording(run)).ok
