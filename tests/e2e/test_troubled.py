@@ -112,7 +112,9 @@ def _resealed(file: sqlite3.Connection, run_id: str, **changes: Any) -> None:
     (key, _, stored), (_, before, _) = file.execute(of_run, (rid,)).fetchall()
     envelope = sealed_form({**json.loads(envelopes.unpack(stored)), **changes})
     head = bytes.fromhex(link_bytes(before.hex(), envelope))
-    file.execute("UPDATE events SET envelope = ?, hash = ? WHERE key = ?", (envelopes.pack(envelope), head, key))
+    file.execute(
+        "UPDATE events SET envelope = ?, hash = ? WHERE key = ?", (envelopes.pack_all([envelope])[0], head, key)
+    )
     file.execute("UPDATE runs SET head = ? WHERE rid = ?", (head, rid))
 
 

@@ -140,7 +140,7 @@ class Raw:
             number = row.number if row.number not in taken else max(one.number for one in rows) + 1
             self.conn.execute(
                 "INSERT OR REPLACE INTO events VALUES (?, ?, ?)",
-                (rid << 32 | number, bytes.fromhex(row.hash), envelopes.pack(canonical(row.envelope))),
+                (rid << 32 | number, bytes.fromhex(row.hash), envelopes.pack_all([canonical(row.envelope)])[0]),
             )
         if end:
             last = rows[-1] if rows else Row(0, {}, GENESIS)

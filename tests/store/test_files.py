@@ -49,7 +49,7 @@ def db(pristine: Path, tmp_path: Path) -> Path:
 
 def changed(stored: bytes, old: str, new: str) -> bytes:
     """A stored envelope with another text in it."""
-    return envelopes.pack(envelopes.unpack(stored).replace(old.encode(), new.encode()))
+    return envelopes.pack_all([envelopes.unpack(stored).replace(old.encode(), new.encode())])[0]
 
 
 def edit(db: Path, *statements: str) -> None:
@@ -255,7 +255,9 @@ def test_any_edit_of_the_events_is_found(pristine: Path, tmp_path: Path, data: s
         new = data.draw(st.integers(0, 255).filter(lambda byte: byte != before[at]))
         after = before[:at] + bytes([new]) + before[at + 1 :]
         conn.execute("DROP TRIGGER events_are_never_changed")
-        conn.execute("UPDATE events SET envelope = ? WHERE key = ?", (envelopes.pack(after) if text else after, key))
+        conn.execute(
+            "UPDATE events SET envelope = ? WHERE key = ?", (envelopes.pack_all([after])[0] if text else after, key)
+        )
     store = SqliteStore(db)
     try:
         assert is_damaged(store, "run-1") or unchanged(after, stored)

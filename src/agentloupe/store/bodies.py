@@ -11,6 +11,7 @@ import zstandard
 
 from agentloupe.ports.pack import Body, needs
 from agentloupe.store import envelopes
+from agentloupe.store.bulk import insert, parts
 from agentloupe.store.database import Connection
 from agentloupe.words.canonical import digest_bytes
 from agentloupe.words.errors import Corrupt
@@ -91,26 +92,24 @@ def put(
 
 def _put_new(conn: Connection, rid: int, new: Sequence[Prepared]) -> None:
     last = conn.execute("SELECT max(bid) FROM bodies").fetchone()[0] or 0
-    stored = _executed(conn, _PUT, [(rid, bytes.fromhex(b.digest), b.form, b.size, b.data) for b in new])
+    rows = [(rid, bytes.fromhex(b.digest), b.form, b.size, b.data) for b in new]
+    stored = insert(conn, "bodies(rid, digest, form, size, data)", rows, "ON CONFLICT(digest) DO NOTHING")
     if stored == len(new):
         conn.execute(_OWN, (rid, last))
     else:  # some were there, of whatever run
-        mine = [(rid, bytes.fromhex(b.digest)) for b in new]
-        _executed(conn, _LINK, mine)
-        _executed(conn, _SHARE, mine)
+        for part in parts([row[1] for row in rows]):
+            marks = ",".join("?" * len(part))
+            conn.execute(f"{_LINK_ALL} ({marks}) ON CONFLICT DO NOTHING", (rid, *part))
+            conn.execute(f"{_SHARE_ALL} ({marks}) ON CONFLICT DO NOTHING", (rid, rid, *part))
 
 
-_PUT = "INSERT INTO bodies(rid, digest, form, size, data) VALUES (?, ?, ?, ?, ?) ON CONFLICT(digest) DO NOTHING"
 _OWN = "INSERT INTO run_bodies(rid, bid) SELECT ?, bid FROM bodies WHERE bid > ?"
+_LINK_ALL = "INSERT INTO run_bodies(rid, bid) SELECT ?, bid FROM bodies WHERE digest IN"
+_SHARE_ALL = "INSERT INTO body_runs(bid, rid) SELECT bid, ? FROM bodies WHERE rid <> ? AND digest IN"
 _LINK = "INSERT INTO run_bodies(rid, bid) SELECT ?, bid FROM bodies WHERE digest = ? ON CONFLICT DO NOTHING"
 _SHARE = """INSERT INTO body_runs(bid, rid) SELECT b.bid, mine.rid FROM bodies b, (SELECT ? AS rid) mine
     WHERE b.digest = ? AND b.rid <> mine.rid
     ON CONFLICT DO NOTHING"""
-
-
-def _executed(conn: Connection, sql: str, rows: Sequence[tuple[object, ...]]) -> int:
-    """Runs a statement for each row; how many rows of the database changed."""
-    return conn.executemany(sql, rows).rowcount if rows else 0
 
 
 def _key(digest: str) -> bytes:

@@ -9,6 +9,7 @@ from agentloupe.ports.ids import now, now_and
 from agentloupe.ports.outbox import LEASE_SECONDS, Message, message_of, published
 from agentloupe.ports.schedule import plain
 from agentloupe.store import envelopes
+from agentloupe.store.bulk import insert
 from agentloupe.store.database import Connection, Database
 from agentloupe.store.owners import alive, this_process
 from agentloupe.store.schema import event_key
@@ -91,7 +92,7 @@ def put_messages(conn: Connection, rid: int, events: Iterable[Event]) -> None:
     types = _types(conn)
     if types:
         told = [(event_key(rid, event.sequence),) for event in published(events, types)]
-        conn.executemany("INSERT INTO outbox(event) VALUES (?)", told)
+        insert(conn, "outbox(event)", told)
 
 
 def _types(conn: Connection) -> frozenset[str]:

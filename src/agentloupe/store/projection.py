@@ -6,9 +6,10 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from agentloupe.ports.protocols import Delta
+from agentloupe.store.bulk import insert
 from agentloupe.store.database import Connection
 from agentloupe.store.queries import Facet, FacetKey, facets_of_run, facets_of_steps, storable
-from agentloupe.store.rows import run_bytes, step_bytes
+from agentloupe.store.rows import run_bytes, steps_bytes
 from agentloupe.store.schema import event_key, keys_of_run
 from agentloupe.words.jsontext import Json, dumps
 from agentloupe.words.run import Run
@@ -57,9 +58,14 @@ class Projection:
     def write(self, conn: Connection, delta: Delta) -> Change:
         """Writes the steps and facets of a delta. Nothing is kept here before `keep`."""
         if delta.steps:
-            conn.executemany(
-                "INSERT INTO steps(key, row) VALUES (?, ?) ON CONFLICT(key) DO UPDATE SET row = excluded.row",
-                [(event_key(self._rid, step.idx), step_bytes(step)) for step in delta.steps],
+            insert(
+                conn,
+                "steps(key, row)",
+                [
+                    (event_key(self._rid, step.idx), row)
+                    for step, row in zip(delta.steps, steps_bytes(delta.steps), strict=True)
+                ],
+                "ON CONFLICT(key) DO UPDATE SET row = excluded.row",
             )
         started_at = self._started_at or delta.run.started_at
         of_run = self._facets(delta.run)
@@ -101,10 +107,8 @@ def remove_steps(conn: Connection, rid: int) -> None:
 
 def set_facets(conn: Connection, rid: int, started_at: str, facets: Iterable[FacetKey]) -> None:
     """Adds facets of a run, whatever they are."""
-    conn.executemany(
-        "INSERT INTO facets(kind, value, started_at, rid) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
-        [(int(kind), value, started_at, rid) for kind, value in facets],
-    )
+    rows = [(int(kind), value, started_at, rid) for kind, value in facets]
+    insert(conn, "facets(kind, value, started_at, rid)", rows, "ON CONFLICT DO NOTHING")
 
 
 def remove_facets(conn: Connection, rid: int, started_at: str, facets: Iterable[FacetKey] | None) -> None:

@@ -6,6 +6,7 @@ that holds another form makes its rows anew.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import fields
 from operator import attrgetter
 from typing import Any, cast
@@ -19,7 +20,7 @@ from agentloupe.words.quick import maker
 from agentloupe.words.run import COUNTED, Counts, Run
 from agentloupe.words.step import Step
 
-__all__ = ["FORM", "run_bytes", "run_from", "step_bytes", "step_from"]
+__all__ = ["FORM", "run_bytes", "run_from", "step_from", "steps_bytes"]
 
 FORM = 1
 
@@ -51,11 +52,15 @@ def _values(data: bytes) -> list[Json]:
     return cast("list[Json]", loads(data))
 
 
-def step_bytes(step: Step) -> bytes:
-    """A step's header as bytes, without its run."""
+def steps_bytes(steps: Sequence[Step]) -> list[bytes]:
+    """Headers of steps as bytes, without their run."""
+    return envelopes.pack_steps([_text(_header(step)) for step in steps])
+
+
+def _header(step: Step) -> list[Json]:
     values: list[Json] = list(_step_values(step))
     values[_ATTRS_AT] = dict(step.attrs) if step.attrs else None
-    return envelopes.pack_step(_text(values))
+    return values
 
 
 def step_from(run_id: str, stored: bytes) -> Step:

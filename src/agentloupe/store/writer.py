@@ -23,6 +23,7 @@ from agentloupe.ports.schedule import plain
 from agentloupe.store import bodies as body_rows
 from agentloupe.store import envelopes
 from agentloupe.store.bodies import Prepared
+from agentloupe.store.bulk import insert
 from agentloupe.store.database import Connection, Database
 from agentloupe.store.flusher import Flusher
 from agentloupe.store.outbox import put_messages
@@ -376,11 +377,12 @@ class SqliteWriter:
 
 def put_events(conn: Connection, rid: int, sealed: Sealed) -> None:
     """Writes sealed events of a run."""
-    conn.executemany(
-        "INSERT INTO events(key, hash, envelope) VALUES (?, ?, ?)",
+    insert(
+        conn,
+        "events(key, hash, envelope)",
         [
-            (event_key(rid, event.sequence), bytes.fromhex(event.hash), envelopes.pack(envelope))
-            for event, envelope in zip(sealed.events, sealed.envelopes, strict=True)
+            (event_key(rid, event.sequence), bytes.fromhex(event.hash), envelope)
+            for event, envelope in zip(sealed.events, envelopes.pack_all(sealed.envelopes), strict=True)
         ],
     )
 
