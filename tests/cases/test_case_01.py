@@ -47,11 +47,11 @@ def _client(url: str, *, asynchronous: bool) -> Any:
     return kind(api_key="k", base_url=f"{url}/v1", max_retries=0, http_client=http)
 
 
-def _sync_agent(url: str, how: str) -> Callable[[], list[Any]]:
+def _sync_agent(url: str, how: str, seen: list[Any] | None = None) -> Callable[[], list[Any]]:
     def worker() -> list[Any]:
         client = _client(url, asynchronous=False)
         stream = client.chat.completions.create(model="small-chat-1", messages=MESSAGES, stream=True)
-        got: list[Any] = []
+        got: list[Any] = [] if seen is None else seen
         if how == "left":
             with stream:
                 for chunk in stream:
@@ -75,11 +75,11 @@ def _sync_agent(url: str, how: str) -> Callable[[], list[Any]]:
     return worker
 
 
-def _async_agent(url: str, how: str) -> Callable[[], Any]:
+def _async_agent(url: str, how: str, seen: list[Any] | None = None) -> Callable[[], Any]:
     async def worker() -> list[Any]:
         client = _client(url, asynchronous=True)
         stream = await client.chat.completions.create(model="small-chat-1", messages=MESSAGES, stream=True)
-        got: list[Any] = []
+        got: list[Any] = [] if seen is None else seen
         if how == "left":
             async with stream:
                 async for chunk in stream:
@@ -104,9 +104,9 @@ def _async_agent(url: str, how: str) -> Callable[[], Any]:
     return worker
 
 
-def agent_of(url: str, how: str, asynchronous: bool) -> Callable[[], Any]:
-    """Reads a stream: all of it (`read`), or three chunks and is then `left`, `closed` or `dropped`."""
-    return _async_agent(url, how) if asynchronous else _sync_agent(url, how)
+def agent_of(url: str, how: str, asynchronous: bool, seen: list[Any] | None = None) -> Callable[[], Any]:
+    """Reads a stream: all of it (`read`), or three chunks and is then `left`, `closed` or `dropped`; `seen` gets the chunks."""
+    return _async_agent(url, how, seen) if asynchronous else _sync_agent(url, how, seen)
 
 
 def bare(agent: Callable[[], Any]) -> Any:
@@ -149,10 +149,11 @@ def test_not_read_to_the_end(server: Player, expected: dict[str, Any], how: str,
     assert server.asked == asked
 
 
-@pytest.mark.usefixtures("workdir")
-def test_a_cancelled_task(server: Player, expected: dict[str, Any]) -> None:
+def cancelled_agent(url: str) -> Callable[[], Any]:
+    """Reads three chunks in a task that is then cancelled, and hears of the cancel."""
+
     async def agent() -> list[Any]:
-        client = _client(server.url, asynchronous=True)
+        client = _client(url, asynchronous=True)
         got: list[Any] = []
         there = asyncio.Event()
 
@@ -172,6 +173,12 @@ def test_a_cancelled_task(server: Player, expected: dict[str, Any]) -> None:
         await client.close()
         return got
 
+    return agent
+
+
+@pytest.mark.usefixtures("workdir")
+def test_a_cancelled_task(server: Player, expected: dict[str, Any]) -> None:
+    agent = cancelled_agent(server.url)
     done = loupe.record(agent)
     assert len(done.result) == BEFORE
     _is_as_expected(done.run_id, expected["break_in_with_after_3_chunks"])

@@ -11,7 +11,8 @@ import pytest
 
 import agentloupe as loupe
 from agentloupe.cli import main
-from tests.cases.test_case_01 import agent_of, bare, case, expected, server
+from agentloupe.verbs.replaying import replay
+from tests.cases.test_case_01 import agent_of, bare, cancelled_agent, case, expected, server
 from tests.stream_support import Player, model_step
 
 __all__ = ["case", "expected", "server"]
@@ -50,3 +51,20 @@ def test_with_a_price_list_a_part_of_a_stream_is_of_unknown_cost_and_not_free(
     costs = {how: [s["cost"] for s in found["steps"] if s["kind"] == "llm"] for how, found in told.items()}
     assert costs == {"left": [None], "read": ["0.00007"]}
     assert [found["run"]["cost_complete"] for found in told.values()] == [False, True]
+
+
+@pytest.mark.usefixtures("workdir")
+def test_a_cancelled_task_got_the_chunks_of_a_program_without_a_recorder(server: Player) -> None:
+    agent = cancelled_agent(server.url)
+    assert loupe.record(agent).result == bare(agent)
+
+
+@pytest.mark.usefixtures("workdir")
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_who_reads_on_in_a_replay_gets_the_recorded_chunks_and_not_one_more(server: Player, asynchronous: bool) -> None:
+    done = loupe.record(agent_of(server.url, "left", asynchronous))
+    seen: list[Any] = []
+    report = replay(done.run_id, agent_of(server.url, "read", asynchronous, seen))
+    assert report.divergence is not None
+    assert report.divergence.kind == "extra"
+    assert seen == done.result

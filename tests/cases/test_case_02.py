@@ -100,3 +100,44 @@ def test_the_calls_are_put_together_by_index(shared_case: Callable[[str], Path],
     tools = [step for step in loupe.open_store().steps(done.run_id) if step.kind == "tool"]
     assert [step.name for step in tools] == ["find_ferry", "find_hotel"]
     assert report.passed, report.text()
+
+
+@pytest.mark.usefixtures("workdir")
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_as_a_whole_message_the_calls_are_the_same(shared_case: Callable[[str], Path], asynchronous: bool) -> None:
+    """The SDK's own helper puts the message together, from the wire and from the tape."""
+    case = shared_case("02")
+    expected = json.loads((case / "expected.json").read_text("utf-8"))
+    named = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m"}  # the helper leaves out others
+    chunks = [named | json.loads(line) for line in (case / "chunks.jsonl").read_text("utf-8").splitlines()]
+    lines = [json.dumps(chunk).encode() for chunk in chunks]
+    wholes: list[Any] = []
+
+    def told(completion: Any) -> None:
+        choice = completion.choices[0].model_dump()
+        for call in _told(choice["message"]):
+            assert TOOLS[call["name"]](**json.loads(call["arguments"]))
+        wholes.append((_told(choice["message"]), choice["finish_reason"]))
+
+    def worker() -> None:
+        with (
+            _client(server.url, asynchronous=False) as client,
+            client.chat.completions.stream(model="m", messages=MESSAGES) as stream,
+        ):
+            told(stream.get_final_completion())
+
+    async def worker_later() -> None:
+        async with (
+            _client(server.url, asynchronous=True) as client,
+            client.chat.completions.stream(model="m", messages=MESSAGES) as stream,
+        ):
+            told(await stream.get_final_completion())
+
+    with playing([b"data: " + line + b"\n\n" for line in [*lines, b"[DONE]"]]) as server:
+        whole = worker_later if asynchronous else worker
+        done = loupe.record(whole)
+        report = replay(done.run_id, whole)
+        assert server.asked == 1
+    assert report.passed, report.text()
+    assert wholes == [(expected["tool_calls"], expected["finish_reason"])] * 2
+    assert _told(answer_of(done.run_id)["choices"][0]["message"]) == expected["tool_calls"]

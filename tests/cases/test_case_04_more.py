@@ -100,6 +100,16 @@ def statuses(step: Step) -> list[Any]:
     return [one["status"] for one in tries]
 
 
+@pytest.mark.parametrize("way", ["legacy", "async"])
+def test_a_replay_of_other_clients_neither_asks_nor_waits(server: Scripted, waits: list[float], way: str) -> None:
+    agent = agent_of(server, 2, way)
+    done = loupe.record(agent)
+    asked, waited = server.asked, len(waits)
+    assert (done.result, asked, waited) == ("done", 3, 2)
+    assert replay(done.run_id, agent).passed
+    assert (server.asked, len(waits)) == (asked, waited)
+
+
 @pytest.mark.parametrize("way", ["sync", "legacy", "async"])
 def test_waiting_is_time_of_the_step_and_of_no_try(server: Scripted, waits: list[float], way: str) -> None:
     _, step = recorded(agent_of(server, 2, way))
@@ -159,25 +169,15 @@ def test_tries_that_are_used_up_are_one_error_that_replays_without_asking(
             return outcome(error)
 
     program = handled_later if way == "async" else handled
-    if way == "async":
-
-        async def go() -> str:
-            with loupe.recording("worker") as session:
-                await program()
-            return str(session.run_id)
-
-        run_id = asyncio.run(go())
-    else:
-        run_id = loupe.record(program).run_id
+    run_id = loupe.record(program).run_id
     (step,) = [step for step in loupe.open_store().steps(run_id) if step.kind == "llm"]
     assert (step.status, step.attrs["status_code"], statuses(step)) == ("error", 503, [503, 503, 503])
     assert (step.input_tokens, step.output_tokens) == (None, None)
     asked, waited = server.asked, len(waits)
     assert (asked, waited) == (3, 2)
-    if way == "sync":
-        assert replay(run_id, program).passed
-        assert seen[0] == seen[1]
-        assert (server.asked, len(waits)) == (asked, waited)
+    assert replay(run_id, program).passed
+    assert seen[0] == seen[1]
+    assert (server.asked, len(waits)) == (asked, waited)
 
 
 @pytest.mark.parametrize("status", [408, 409, 429, 500, 502])

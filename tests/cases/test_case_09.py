@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -65,6 +66,16 @@ def clients(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
             return by_requests(asked)
 
     return recording, by_requests
+
+
+@pytest.fixture(autouse=True)
+def dialled(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
+    """No test of this case may try to connect: neither while it records, nor in a match, nor in a miss."""
+    tried: list[Any] = []
+    for name in ("connect", "connect_ex"):
+        monkeypatch.setattr(socket.socket, name, lambda _, address: tried.append(address))
+    yield tried
+    assert tried == []
 
 
 @pytest.fixture

@@ -14,9 +14,11 @@ import time_machine
 
 import agentloupe as loupe
 from agentloupe.cli import main
+from agentloupe.ports.tracing import arriving
 from agentloupe.store import open_url
 from agentloupe.store.memory import MemoryStore
 from agentloupe.verbs.replaying import replay
+from agentloupe.words.trace import read_trace
 from tests.cases.rec import Rec, load_agent
 from tests.tapes import record_in
 
@@ -152,4 +154,22 @@ def test_every_command_that_looks_at_a_run_changes_nothing_about_its_replay(
         again = replay(store.recording(run_id), lambda: module.main(Rec()))
         assert again == first, words
     assert store.recording(run_id).events[-1].hash == head
+    store.close()
+
+
+def test_being_traced_changes_nothing_about_its_replay(shared_case: Callable[[str], Path], workdir: Path) -> None:
+    """Somebody else's trace around the program, in the recording, in the replay, in both."""
+    module = load_agent(shared_case("11"))
+    store = open_url(workdir / "x.db")
+    traces = [None, read_trace("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "vendor=1")]
+    for recorded_in in traces:
+        with arriving(recorded_in):
+            module.main(Rec(store))
+        recording = store.recording(store.runs()[0].id)
+        reports: list[Any] = []
+        for replayed_in in traces:
+            with arriving(replayed_in):
+                reports.append(replay(recording, lambda: module.main(Rec())))
+        assert reports[0].verdict == "pass", reports[0].text()
+        assert reports[0] == reports[1]
     store.close()

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, Request, expect
@@ -20,6 +21,7 @@ from tests.cases.rec import Rec, load_agent
 from tests.e2e.model import Model
 from tests.e2e.samples import Samples, make_hostile, make_samples, read
 from tests.e2e.served import Served, serving
+from tests.e2e.test_fork_panel import typed
 from tests.support import case_folder
 
 
@@ -49,6 +51,15 @@ def there(samples: Samples, hostile: list[str], place: Path, desk: Model) -> Ite
     """A server over the cases, with the prices of case 22."""
     with serving(place / "runs.db", LOUPE_PRICES=str(case_folder("22") / "prices.json"), **desk.variables) as served:
         yield served
+
+
+def sent_by_the_page(page: Page, model: Model) -> Any:
+    """What the fork that the panel shows asks the model first."""
+    model.says(say("done"))
+    before = len(model.requests)
+    page.get_by_role("button", name="Run 1 fork").click()
+    expect(page).to_have_url(re.compile("/compare"))
+    return model.requests[before]
 
 
 def test_03_no_character_is_lost_on_its_way_to_the_page(page: Page, there: Served, samples: Samples) -> None:
@@ -151,8 +162,41 @@ def test_16_orphans_are_shown_as_what_they_are(page: Page, there: Served, sample
         expect(row).to_contain_text(result)
     expect(transcript.get_by_text("result without call")).to_be_visible()
     expect(transcript.get_by_text("left over")).to_be_visible()
+
+
+def test_15_a_new_system_prompt_is_message_0_and_the_panel_says_what_stays(
+    page: Page, there: Served, samples: Samples, model: Model
+) -> None:
+    there.show(page, f"/runs/{samples.shapes}/fork?from=0")
+    beside = page.get_by_role("complementary", name="Before you fork")
+    typed(page, "system, edited here", "Z")
+    expect(beside.get_by_text("Further instructions stay as they are: messages 1, 5.")).to_be_visible()
+    expect(beside.get_by_text(re.compile("Signed reasoning"))).to_have_count(0)
+    wanted = read("15", "messages.json")
+    wanted[0]["content"] = "Z"
+    assert sent_by_the_page(page, model)["messages"] == wanted
+
+
+def test_15_a_thinking_block_that_is_edited_is_warned_about(page: Page, there: Served, samples: Samples) -> None:
+    there.show(page, f"/runs/{samples.shapes}/fork?from=0")
+    beside = page.get_by_role("complementary", name="Before you fork")
+    page.get_by_role("button", name="assistant 6", exact=True).click()
+    changed = read("15", "messages.json")[6]
+    changed["content"][0]["thinking"] = "another thought"
+    typed(page, "assistant 6, edited here", json.dumps(changed))
+    expect(beside.get_by_text("Signed reasoning is touched: messages 6.")).to_be_visible()
+    expect(beside.get_by_text("The provider may refuse the history.")).to_be_visible()
+
+
+def test_16_the_panel_warns_of_the_history_and_sends_it_unchanged(
+    page: Page, there: Served, samples: Samples, model: Model
+) -> None:
     there.show(page, f"/runs/{samples.orphans}/fork?from=7")
-    expect(page.get_by_text(re.compile("lookup:0|c9|gone")).first).to_be_visible()
+    beside = page.get_by_role("complementary", name="Before you fork")
+    for said in ("messages[0] (gone)", "messages[6] (c9)", "lookup:0"):
+        expect(beside.get_by_text(said)).to_be_visible()
+    expect(beside.get_by_text("providers refuse such a history").first).to_be_visible()
+    assert sent_by_the_page(page, model)["messages"] == read("16", "messages.json")
 
 
 def test_17_arguments_are_shown_as_the_model_wrote_them(page: Page, there: Served, samples: Samples) -> None:
