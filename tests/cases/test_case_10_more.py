@@ -168,7 +168,7 @@ def test_the_command_has_a_code_of_its_own_for_damage_and_for_could_not_run(
     assert main(["replay", str(file)]) == 3  # no code was given
     capsys.readouterr()
     whole = file.read_bytes()
-    for damaged in (whole[:-1], whole[: len(whole) // 2], whole[:40] + b"\x00" + whole[41:]):
+    for damaged in (whole[:-1], whole[: len(whole) // 2], whole[:40] + bytes([whole[40] ^ 1]) + whole[41:]):
         file.write_bytes(damaged)
         assert main(["replay", str(file), "--code", "json:dumps", "--json"]) == 2
         told = json.loads(capsys.readouterr().out)
