@@ -273,7 +273,7 @@ def _completions(kind: Any) -> dict[str, Any]:
         if ambient.current() is None or not _plain(args, kwargs):
             return kind.create(self, *args, **kwargs)
         known = openai_chat.from_arguments(self._client, kind.create, self, kwargs)
-        return ambient.call(known.call, known.send)
+        return ambient.call(known.call(), known.send)
 
     return {"create": create}
 
@@ -284,7 +284,7 @@ def _async_completions(kind: Any) -> dict[str, Any]:
         if ambient.current() is None or not _plain(args, kwargs):
             return await kind.create(self, *args, **kwargs)
         known = openai_chat.from_arguments(self._client, kind.create, self, kwargs)
-        return await ambient.acall(known.call, known.asend)
+        return await ambient.acall(known.call(), known.asend)
 
     return {"create": create}
 

@@ -46,13 +46,22 @@ class ChatCall:
         self._body = body
         self._send = send
         self._send_other = send_other
+        self._facts = facts
+        self._query = query
         self._response: Any = None
-        about = chat.request_facts(body.value)
-        self.call = Call(
+
+    def call(self) -> Call:
+        """The call. It is not kept here: it holds methods of this object, and a circle would keep every response for long."""
+        body, query = self._body, self._query
+        return Call(
             kind="llm",
             name=chat.step_name(body.value),
             input={**body.value, QUERY: sdk_body.json_copy(query).value} if query else body.value,
-            attrs={**about, "provider": chat.provider_of(client.base_url), **facts},
+            attrs={
+                **chat.request_facts(body.value),
+                "provider": chat.provider_of(self._client.base_url),
+                **self._facts,
+            },
             encode=self._encode,
             decode=self._decode,
             complete=with_request_id,

@@ -20,7 +20,7 @@ import logging
 import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
 from agentloupe.ports import ambient, codecs
@@ -82,39 +82,45 @@ class Passed:
 
     def __init__(self, send: Callable[[], Any], name: str, asked: Json, why: str) -> None:
         self._send = send
+        self._name = name
+        self._asked = asked
         self._why = why
-        self.call = Call(
+
+    def call(self) -> Call:
+        """The call."""
+        about: Attrs = {"not_recorded": self._why}
+        return Call(
             kind="other",
-            name=name,
-            input=asked,
-            attrs={"not_recorded": why},
-            encode=lambda _: {"not_recorded": why},
+            name=self._name,
+            input=self._asked,
+            attrs=about,
+            encode=lambda _: dict(about),
             decode=self._refuse,
         )
 
     def send(self) -> Any:
         """Passes the request on."""
-        _warn(f"{self.call.name}: {self._why}")
+        _warn(f"{self._name}: {self._why}")
         with on_its_way(Sending(None)):
             return self._send()
 
     async def asend(self) -> Any:
         """Async twin of `send`."""
-        _warn(f"{self.call.name}: {self._why}")
+        _warn(f"{self._name}: {self._why}")
         with on_its_way(Sending(None)):
             return await self._send()
 
     def ask(self) -> Any:
         """Sends the call through the current boundary: what the caller of the SDK gets."""
-        return ambient.call(self.call, self.send)
+        return ambient.call(self.call(), self.send)
 
     async def aask(self) -> Any:
         """Async twin of `ask`."""
-        return await ambient.acall(self.call, self.asend)
+        return await ambient.acall(self.call(), self.asend)
 
     def _refuse(self, _: Json) -> object:
         raise ReplayRefused(
-            f"{self.call.name}: {self._why}, so there is nothing to answer it with",
+            f"{self._name}: {self._why}, so there is nothing to answer it with",
             reason="not_recorded",
             hint="nothing was sent",
         )
@@ -131,6 +137,8 @@ class Requested:
         plain: whether the program sees nothing of the answer but what it parses to.
     """
 
+    _streamed = False
+
     def __init__(self, client: Any, sdk: Sdk, options: Any, asked: Asked, plain: bool) -> None:
         self._sdk = sdk
         self._options = options
@@ -138,18 +146,24 @@ class Requested:
         self._plain = plain
         self._by_value = bool(getattr(client, "_middleware", ()))
         self._async = inspect.iscoroutinefunction(inspect.unwrap(cast("Any", type(client)).request))
+        self._provider = chat.provider_of(client.base_url)
         self._sent: Sending | None = None
-        self.call = Call(
+
+    def call(self) -> Call:
+        """The call. It is not kept here: it holds methods of this object, and a circle would keep every response for long."""
+        asked = self._asked
+        return Call(
             kind=asked.kind,
             name=asked.name,
             input=asked.input,
-            attrs={**asked.facts, "provider": chat.provider_of(client.base_url)},
+            attrs={**asked.facts, "provider": self._provider},
             encode=self._encode,
             decode=self._decode,
             complete=_complete,
             facts=facts_of,
             resend=self._resend if asked.kind == "llm" else None,
             lost=asked.body.lost if asked.body is not None else (),
+            streamed=self._streamed,
         )
 
     # --- live ---------------------------------------------------------------------------------------------------------
@@ -220,11 +234,11 @@ class Requested:
 
     def ask(self) -> Any:
         """Sends the call through the current boundary: what the caller of the SDK gets."""
-        return self._given(ambient.call(self.call, self.send))
+        return self._given(ambient.call(self.call(), self.send))
 
     async def aask(self) -> Any:
         """Async twin of `ask`."""
-        answer = self._given(await ambient.acall(self.call, self.asend))
+        answer = self._given(await ambient.acall(self.call(), self.asend))
         return await answer if inspect.iscoroutine(answer) else answer
 
     def _given(self, answer: Any) -> Any:
@@ -245,17 +259,18 @@ class Requested:
 class RequestedStream(Requested):
     """A request whose answer comes in pieces, or is given to the program unread."""
 
+    _streamed = True
+
     def __init__(self, client: Any, sdk: Sdk, options: Any, asked: Asked) -> None:
         super().__init__(client, sdk, options, asked, plain=False)
-        self.call = replace(self.call, streamed=True)
 
     def ask(self) -> Any:
         """See `Requested.ask`."""
-        return self._opened(open_stream(self.call, self.send, self._head, self._done))
+        return self._opened(open_stream(self.call(), self.send, self._head, self._done))
 
     async def aask(self) -> Any:
         """See `Requested.aask`."""
-        answer = self._opened(await aopen_stream(self.call, self.asend, self._head, self._done))
+        answer = self._opened(await aopen_stream(self.call(), self.asend, self._head, self._done))
         return await answer if inspect.iscoroutine(answer) else answer
 
     def _head(self, _: object) -> Json:
@@ -273,8 +288,9 @@ class RequestedStream(Requested):
         if stream is None:
             return self._given(reply.value)
         if stream.live:
-            assert self._sent is not None, "a live stream was sent"
-            teed(self._sent.response, stream)
+            sent, self._sent = self._sent, None  # the stream holds this call: with its response here that were a circle
+            assert sent is not None, "a live stream was sent"
+            teed(sent.response, stream)
             return reply.raw
         retries = stream.head.get("retries") if isinstance(stream.head, dict) else None
         tried = retries if isinstance(retries, int) else 0
