@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from openai.types.chat import ChatCompletion
 
-from agentloupe.providers.exchange import json_of
 from agentloupe.providers.openai_answer import decoded, encoded, with_request_id
+from agentloupe.words.exchange import parsed
 from tests.answers import ANSWER, same
 
 ODD: list[Any] = [None, True, 0, 1.0, 1.5, -3, 2**70, "", "1", "x", [], [None], [{}], {}, {"a": 1}, "\udc00"]
@@ -44,7 +44,32 @@ def test_the_json_of_an_answer_is_what_the_client_library_reads(text: bytes) -> 
         except ValueError:
             return "no JSON"
 
-    assert read(json_of) == read(lambda response: response.json())
+    assert read(lambda response: parsed(response.content)) == read(lambda response: response.json())
+
+
+def _read(reader: Any, text: bytes | str) -> str:
+    try:
+        return repr(reader(text))
+    except ValueError:
+        return "no JSON"
+
+
+_NUMBERS = st.floats() | st.integers() | st.integers(10**17, 10**21).map(lambda n: -n)
+_VALUES = st.recursive(
+    st.none() | st.booleans() | _NUMBERS | st.text(), lambda v: st.lists(v) | st.dictionaries(st.text(), v)
+)
+
+
+@pytest.mark.many
+@given(
+    value=_VALUES, ascii_only=st.booleans(), cut=st.integers(0, 40), more=st.sampled_from(["", " ", "0", "]", "\x00"])
+)
+def test_a_text_is_parsed_as_python_parses_it(value: Any, ascii_only: bool, cut: int, more: str) -> None:
+    text = json.dumps(value, ensure_ascii=ascii_only)
+    for one in (text, text[:cut] + more):
+        assert _read(parsed, one) == _read(json.loads, one)
+        data = one.encode("utf-8", "surrogatepass")
+        assert _read(parsed, data) == _read(json.loads, data)
 
 
 @pytest.fixture(scope="module")

@@ -60,6 +60,7 @@ _OPERATIONS = (
 """Endpoints at which a model answers, by the end of their paths."""
 
 
+@lru_cache(256)
 def operation_of(path: str) -> str | None:
     """What a model does at this path (`chat`, `embeddings` ...); `None` where no model answers."""
     path = path.partition("?")[0].rstrip("/")
@@ -133,6 +134,7 @@ def _tokens(usage: Mapping[str, Json], facts: dict[str, Json]) -> None:
                 break
 
 
+@lru_cache(256)
 def endpoint_of(path: str) -> str:
     """The part of a path that names an endpoint, without ids: they are a user's values."""
     parts = [part for part in path.partition("?")[0].split("/") if part]

@@ -6,8 +6,6 @@ import datetime as dt
 import sys
 from typing import Any, cast
 
-import orjson
-
 from agentloupe.providers import chat
 from agentloupe.words.call import Attrs
 from agentloupe.words.canonical import Json
@@ -18,9 +16,6 @@ __all__ = ["FAMILIES", "facts_of", "library_of", "rebuilt", "stored"]
 
 FAMILIES = ("httpx", "httpx2")
 _OF_THE_WIRE = (b"content-encoding", b"transfer-encoding")  # they say how bytes travelled, not what they are
-_DIGITS = bytes(ord("9") if chr(byte) in "0123456789" else ord("x") for byte in range(256))
-_LARGE = b"9" * 19
-"""Integers beyond 64 bits, which orjson reads as floats, have at least so many digits."""
 _REQUEST_ID = ("x-request-id", "request-id")
 
 
@@ -30,17 +25,6 @@ def library_of(request: object) -> Any:
     if name not in FAMILIES:
         raise UsageError(f"a request of {type(request).__module__} cannot be sent by this transport")
     return sys.modules[name]
-
-
-def json_of(response: Any) -> Json:
-    """What `response.json()` gives, mostly in half of its time. Raises `ValueError` like that."""
-    content: bytes = response.content
-    if _LARGE not in content.translate(_DIGITS):
-        try:
-            return cast("Json", orjson.loads(content))
-        except ValueError:
-            pass  # `NaN`, lone surrogates, another encoding, no JSON
-    return cast("Json", response.json())
 
 
 def stored(response: Any) -> dict[str, Json]:

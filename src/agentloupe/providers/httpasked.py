@@ -32,6 +32,8 @@ def query_in_order(query: str) -> str:
 
 def query_asked(query: str) -> dict[str, Json]:
     """Parameters by name; one that comes several times has the list of its values."""
+    if not query:
+        return {}
     found: dict[str, list[Json]] = {}
     for name, value in parse_qsl(query, keep_blank_values=True, errors="surrogateescape"):
         found.setdefault(name, []).append(value)

@@ -19,6 +19,7 @@ from agentloupe.providers.sending import Sending, on_its_way, trace_into
 from agentloupe.words.call import Attrs, Call
 from agentloupe.words.canonical import Json
 from agentloupe.words.errors import NotRebuildable
+from agentloupe.words.exchange import parsed
 
 __all__ = ["HttpCall", "json_bytes"]
 
@@ -147,6 +148,6 @@ def json_bytes(body: Json) -> bytes:
 
 def _json_of(content: bytes) -> Json:
     try:
-        return json.loads(content)
+        return parsed(content)
     except ValueError:
         return None

@@ -6,7 +6,6 @@ them; since another service may have such a path too, the body has to be what a 
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from functools import lru_cache
@@ -15,6 +14,7 @@ from urllib.parse import urlsplit
 
 from agentloupe.providers.chat import names_a_model, operation_of
 from agentloupe.words.canonical import Json
+from agentloupe.words.exchange import parsed
 
 __all__ = ["asks_with", "at_model", "may_ask"]
 
@@ -82,7 +82,7 @@ def may_ask(method: str, url: str) -> bool:
 def asks_with(url: str, content: bytes | None) -> bool:
     """Whether this is what a model is asked with at this path; a body that cannot be read is not."""
     try:
-        body = json.loads(content or b"")
+        body = parsed(content or b"")
     except ValueError:
         return False
     return isinstance(body, dict) and names_a_model(urlsplit(url).path, cast("dict[str, Json]", body))

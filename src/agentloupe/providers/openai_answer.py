@@ -12,9 +12,9 @@ from typing import Any, cast, get_args, get_origin
 
 import orjson
 
-from agentloupe.providers.exchange import json_of
 from agentloupe.words.call import Attrs
 from agentloupe.words.canonical import Json
+from agentloupe.words.exchange import parsed
 
 __all__ = ["decoded", "encoded", "with_request_id"]
 
@@ -26,7 +26,7 @@ def encoded(answer: object, response: Any | None) -> Json:
     """
     if response is not None and not isinstance(answer, str):
         try:
-            return json_of(response)
+            return parsed(response.content)
         except ValueError:
             pass
     if hasattr(answer, "model_dump"):

@@ -19,6 +19,7 @@ from typing import Any, cast
 import orjson
 
 from agentloupe.words.canonical import Json
+from agentloupe.words.exchange import parsed
 
 __all__ = ["OPTIONS", "Body", "ConsumedOnce", "body_of", "json_copy", "key_order", "left_out", "settled"]
 
@@ -46,10 +47,8 @@ class Body:
         """What was sent, if it is another JSON value than this one; `None` if it is the same, or no JSON."""
         if sent == self.text:
             return None
-        import json
-
         try:
-            value: Json = json.loads(sent)
+            value = parsed(sent)
         except ValueError:
             return None
         return None if value == self.value else value

@@ -28,7 +28,7 @@ from agentloupe.ports.streams import Reply, Streamed, aopen_stream, open_stream
 from agentloupe.providers import chat, sdk_body
 from agentloupe.providers.assembling import is_done
 from agentloupe.providers.chat import QUERY
-from agentloupe.providers.exchange import facts_of, json_of, rebuilt, stored
+from agentloupe.providers.exchange import facts_of, rebuilt, stored
 from agentloupe.providers.httpstream import head_of, played, teed, told
 from agentloupe.providers.sdk_asked import Asked, asked, asks_raw, name_of
 from agentloupe.providers.sdk_body import Body
@@ -36,7 +36,7 @@ from agentloupe.providers.sending import IDS, Sending, on_its_way
 from agentloupe.words.call import Attrs, Call
 from agentloupe.words.canonical import Json, dumps
 from agentloupe.words.errors import ReplayRefused
-from agentloupe.words.exchange import exchange, is_exchange
+from agentloupe.words.exchange import exchange, is_exchange, parsed
 
 __all__ = ["Passed", "Requested", "RequestedStream", "Sdk", "request_call"]
 
@@ -320,7 +320,7 @@ def _json_in(response: Any) -> Json:
     if not kind.endswith("json") or any(mark in content for mark in (b"NaN", b"Infinity")):
         return None
     try:
-        found = json_of(response)
+        found = parsed(content)
     except ValueError:
         return None
     return None if isinstance(found, dict) and is_exchange(found) else found

@@ -105,7 +105,7 @@ def trace_into(headers: MutableMapping[str, Any]) -> None:
 
 def passes_on() -> bool:
     """Whether a request goes out as it is: outside of any run, and on behalf of a call that is recorded already."""
-    return ambient.current() is None or SENDING.get() is not None
+    return SENDING.get() is not None or ambient.current() is None
 
 
 def try_ended(response: Any) -> None:

@@ -6,12 +6,11 @@ and fields that nobody knows are left out, and the last event counts also where 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import cast
 
 from agentloupe.words.canonical import Json
+from agentloupe.words.exchange import parsed
 
 __all__ = ["DONE", "SseEvent", "events_in", "objects_in"]
 
@@ -37,7 +36,7 @@ class SseEvent:
     def json(self) -> Json:
         """The data parsed; `None` where it is no JSON."""
         try:
-            return cast("Json", json.loads(self.data))
+            return parsed(self.data)
         except ValueError:
             return None
 

@@ -13,11 +13,28 @@ import json
 from collections.abc import Iterable
 from typing import cast
 
+import orjson
+
 from agentloupe.words.canonical import Json
 
-__all__ = ["answer_in", "body_members", "content_of", "exchange", "header_of", "headers_of", "is_exchange"]
+__all__ = ["answer_in", "body_members", "content_of", "exchange", "header_of", "headers_of", "is_exchange", "parsed"]
 
 Pairs = Iterable[tuple[str, str]]
+
+_DIGITS = bytes(ord("9") if chr(byte) in "0123456789" else ord("x") for byte in range(256))
+_LARGE = b"9" * 19
+"""Integers beyond 64 bits, which orjson reads as floats, have at least so many digits."""
+
+
+def parsed(text: bytes | str) -> Json:
+    """What `json.loads` gives, mostly in a quarter of its time: clients read JSON by that. Raises `ValueError` like that."""
+    data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+    if _LARGE not in data.translate(_DIGITS):
+        try:
+            return cast("Json", orjson.loads(data))
+        except ValueError:
+            pass  # `NaN`, lone surrogates, another encoding, no JSON
+    return cast("Json", json.loads(text))
 
 
 def exchange(status: int, headers: Pairs, content: bytes, *, http_version: str, reason_phrase: str) -> dict[str, Json]:
@@ -64,6 +81,6 @@ def answer_in(output: Json) -> Json:
     if not isinstance(text, str):
         return output
     try:
-        return cast("Json", json.loads(text))
+        return parsed(text)
     except ValueError:
         return text
