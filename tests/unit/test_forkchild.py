@@ -15,6 +15,7 @@ from agentloupe.engine.compare import Comparison
 from agentloupe.engine.overrides import MessageEdit, Overrides, ToolEdit, overrides_as_json, overrides_from_json
 from agentloupe.engine.project import load_steps
 from agentloupe.ports import ambient
+from agentloupe.ports.progress import Progress
 from agentloupe.ports.protocols import Store
 from agentloupe.providers.endpoint import Endpoint
 from agentloupe.providers.scripted import ScriptedServer, ask, say
@@ -108,6 +109,16 @@ def test_a_fork_of_a_script_depends_on_what_the_script_declares(store: Store, sc
     found = compare(run_id, new.id, store=store)
     assert isinstance(found, Comparison)
     assert found.snapshot.lines() == []
+
+
+def test_who_watches_is_told_what_the_child_does(store: Store, script: Path):
+    run_id = record_script(store, script)
+    heard: list[Progress] = []
+    command = ["python", str(script), "hi"]
+    [new] = fork_command(run_id, command, from_step=1, store=store, watch=heard.append).candidates
+    assert [progress.what for progress in heard] == ["begun", *["asking", "answered"] * 2, "ended"]
+    assert {progress.run_id for progress in heard} == {new.id}
+    assert heard[1].name == "chat m"
 
 
 def test_arms_limits_and_policies_travel_with_it(store: Store, script: Path):

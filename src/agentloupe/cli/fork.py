@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
@@ -53,6 +54,7 @@ def command(
     max_seconds: options.MaxSeconds = None,
     require_faithful: options.RequireFaithful = False,
     code_changed: options.CodeChanged = False,
+    watch: options.Watch = None,
     fail_on: options.FailOn = None,
     as_json: AsJson = False,
     db: Database = None,
@@ -69,6 +71,7 @@ def command(
     """
     given = dict(locals())
     from agentloupe.cli.arms import not_even_begun, show_forks, without_class
+    from agentloupe.cli.watching import telling_steps
 
     if code and script:
         raise UsageError("fork takes --code or a command behind --, not both")
@@ -76,12 +79,17 @@ def command(
     at = _from(start)
     wishes = _wishes(given)
     with opened(db) as store:
-        result = _forked(store, run, at, wishes, code, script)
+        with telling_steps(store) if _is_watched(watch) else nullcontext() as heard:
+            result = _forked(store, run, at, replace(wishes, watch=heard), code, script)
         failed = show_forks(out, store, result, fail_on)
     if not_even_begun(result):
         first = result.candidates[0]
         fail(f"{first.id} got no answer: {without_class(first.error or 'unknown')}", code=failed, slug="provider")
     raise typer.Exit(failed)
+
+
+def _is_watched(watch: bool | None) -> bool:
+    return bool(sys.stderr and sys.stderr.isatty()) if watch is None else watch
 
 
 def _forked(

@@ -116,6 +116,10 @@ CodeChanged = Annotated[
     bool,
     typer.Option("--code-changed", help="Own code: let inputs before STEP differ (tool arguments must agree)."),
 ]
+Watch = Annotated[
+    bool | None,
+    _option("--watch/--no-watch", help="Tell each step as it ends, on standard error. Default: on a terminal."),
+]
 FailOn = Annotated[
     Literal["miss", "diff"] | None,
     _option(help="Exit with 1 on a miss, or when the road differs from the parent's."),

@@ -16,6 +16,17 @@ if TYPE_CHECKING:
     from agentloupe.verbs.forkfamily import ForkWishes
 
 
+_ForceOwner = Annotated[
+    bool, typer.Option("--force-owner", help="The run's process was on another host, and you know that it is gone.")
+]
+_TakeOver = Annotated[
+    bool,
+    typer.Option(
+        "--take-over", help="The run was imported before it had ended, and you know that the original never goes on."
+    ),
+]
+
+
 def command(
     run: RunRef,
     script: Annotated[
@@ -26,10 +37,8 @@ def command(
         str | None,
         typer.Option(metavar="MODULE:FUNCTION", help="The agent, with its recorded arguments.", show_default=False),
     ] = None,
-    force_owner: Annotated[
-        bool,
-        typer.Option("--force-owner", help="The run's process was on another host, and you know that it is gone."),
-    ] = False,
+    force_owner: _ForceOwner = False,
+    take_over: _TakeOver = False,
     tools_from: Annotated[
         str | None,
         typer.Option(metavar="MODULE", help="Where the functions of live tools are (plain loop).", show_default=False),
@@ -63,11 +72,13 @@ def command(
     try:
         with opened(db) as store:
             if script:
-                done = resume_command(run, script, store=store, force_owner=force_owner)
+                done = resume_command(run, script, store=store, force_owner=force_owner, take_over=take_over)
             else:
                 wishes = _wishes(tools_from, tool or (), endpoint)
                 with wrapping_clients():
-                    done = resume_code(run, code, store=store, force_owner=force_owner, wishes=wishes)
+                    done = resume_code(
+                        run, code, store=store, force_owner=force_owner, take_over=take_over, wishes=wishes
+                    )
     except ResumeRefused as refused:
         if not (as_json and refused.intents):
             raise

@@ -360,8 +360,12 @@ class Store(Protocol):
         """Replaces a run's tags in the projection only."""
         ...
 
-    def insert(self, run_id: str, events: Sequence[Event], get: GetBodies, new_fold: NewFold) -> None:
+    def insert(
+        self, run_id: str, events: Sequence[Event], get: GetBodies, new_fold: NewFold, *, elsewhere: bool = False
+    ) -> None:
         """Takes over a sealed recording as it is (import of an export): same numbers, same hashes.
+
+        `elsewhere`: where the run has not ended, its row says that it belongs to where it came from, until it is taken over.
 
         Raises:
             StoreError: a run of this id with other events exists (reason `exists`).

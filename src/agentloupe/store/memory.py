@@ -41,6 +41,7 @@ class _Kept:
     steps: dict[int, Step] = field(default_factory=dict[int, Step])
     bodies: set[str] = field(default_factory=set[str])
     tags: tuple[str, ...] | None = None
+    elsewhere: bool = False
 
     @property
     def head(self) -> Head:
@@ -56,6 +57,8 @@ class _Kept:
         run = replace(self.run, events=self.head.sequence, head=self.head.hash, owner=self.owner)
         if run.status == "running" and (self.owner is None or not alive(self.owner)):
             run = replace(run, status="interrupted")
+        if self.elsewhere and self.run.status in _ENDLESS:
+            run = replace(run, elsewhere=True)
         return run if self.tags is None else replace(run, tags=self.tags)
 
 
@@ -102,7 +105,7 @@ class MemoryStore:
             elif not ended:
                 raise StoreError(f"run {run_id} has ended ({status})", reason="ended")
             mine = replace(owner, epoch=kept.epoch + 1)
-            kept.owner, kept.epoch = mine, mine.epoch
+            kept.owner, kept.epoch, kept.elsewhere = mine, mine.epoch, False
         return _MemoryWriter(run_id, mine, lambda drafts, bodies: self._append(run_id, mine, drafts, bodies), kept)
 
     def _next(self) -> int:
@@ -235,7 +238,9 @@ class MemoryStore:
         with self._lock:
             self._kept(run_id).tags = tuple(dict.fromkeys(tags))
 
-    def insert(self, run_id: str, events: Sequence[Event], get: GetBodies, new_fold: NewFold) -> None:
+    def insert(
+        self, run_id: str, events: Sequence[Event], get: GetBodies, new_fold: NewFold, *, elsewhere: bool = False
+    ) -> None:
         """See `ports.Store.insert`."""
         head = whole_chain(run_id, events).head
         with self._lock:
@@ -251,6 +256,7 @@ class MemoryStore:
             kept = _Kept(
                 self._next(), None, max(e.owner_epoch for e in events), new_fold, new_fold(run_id), list(events)
             )
+            kept.elsewhere = elsewhere
             self._take_bodies(events, get)
             self._runs[run_id] = kept
             self._link(kept, [d for event in events for d in event.digests()])

@@ -30,7 +30,7 @@ _STEP_FIELDS = tuple(f.name for f in fields(Step) if f.name not in _NOT_KEPT)
 _ATTRS_AT = _STEP_FIELDS.index("attrs")
 _step_values = cast("Any", attrgetter(*_STEP_FIELDS))
 
-_COMPUTED = frozenset({"cost", "new_cost", "cost_complete", "owner", "counts", "events", "head"})
+_COMPUTED = frozenset({"cost", "new_cost", "cost_complete", "owner", "elsewhere", "counts", "events", "head"})
 """Fields of a run that are computed on reading, kept in columns, or need a form of their own."""
 _RUN_FIELDS = tuple(f.name for f in fields(Run) if f.name not in _COMPUTED)
 _run_values = cast("Any", attrgetter(*_RUN_FIELDS))

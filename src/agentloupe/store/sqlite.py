@@ -182,9 +182,11 @@ class SqliteStore:
             fold.take()
         return fold
 
-    def insert(self, run_id: str, events: Sequence[Event], get: GetBodies, new_fold: NewFold) -> None:
+    def insert(
+        self, run_id: str, events: Sequence[Event], get: GetBodies, new_fold: NewFold, *, elsewhere: bool = False
+    ) -> None:
         """See `ports.Store.insert`. Raises `Corrupt` when the events are not one whole chain."""
-        upkeep.insert(self._db, run_id, events, get, new_fold)
+        upkeep.insert(self._db, run_id, events, get, new_fold, elsewhere=elsewhere)
 
     def tags(self, run_id: str, tags: Sequence[str]) -> None:
         """See `ports.Store.tags`."""
@@ -443,6 +445,7 @@ def _run(row: Mapping[str, Any]) -> Run:
     columns: dict[str, Any] = {"events": row["last_sequence"], "head": row["head"].hex(), "owner": owner}
     if row["status"] == "running" and (owner is None or not alive(owner)):
         columns["status"] = "interrupted"
+    columns["elsewhere"] = row["owner_host"] == upkeep.ELSEWHERE and row["status"] in {"running", "waiting"}
     by_hand = row["tags_by_hand"]
     return _understood(
         row["id"],

@@ -26,8 +26,10 @@ from agentloupe.words.jsontext import loads
 from agentloupe.words.run import Run
 from agentloupe.words.step import Step
 
-__all__ = ["check", "erase", "insert", "rebuild", "remove_empty_runs", "size"]
+__all__ = ["ELSEWHERE", "check", "erase", "insert", "rebuild", "remove_empty_runs", "size"]
 
+ELSEWHERE = "(elsewhere)"
+"""Stands for the host of an owner of whom nothing is known: no name of a host holds brackets."""
 _AT_ONCE = 200
 _FAULTS = 100
 """Faults that `check` lists at most, of each kind."""
@@ -36,7 +38,9 @@ _FAULTS = 100
 # --- taking over a sealed recording -----------------------------------------------------------------------------------
 
 
-def insert(db: Database, run_id: str, events: Sequence[Event], get: GetBodies, new_fold: NewFold) -> None:
+def insert(
+    db: Database, run_id: str, events: Sequence[Event], get: GetBodies, new_fold: NewFold, *, elsewhere: bool
+) -> None:
     """See `ports.Store.insert`."""
     sealed = whole_chain(run_id, events)
     fold = new_fold(run_id)
@@ -54,10 +58,11 @@ def insert(db: Database, run_id: str, events: Sequence[Event], get: GetBodies, n
                 reason="exists",
             )
         rid = conn.execute(
-            "INSERT INTO runs(id, last_sequence, head, epoch, row, status, started_at, erased)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO runs(id, owner_host, last_sequence, head, epoch, row, status, started_at, erased)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 run_id,
+                ELSEWHERE if elsewhere else None,
                 sealed.head.sequence,
                 bytes.fromhex(sealed.head.hash),
                 max(event.owner_epoch for event in events),

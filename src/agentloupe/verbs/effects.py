@@ -18,6 +18,7 @@ from agentloupe.engine.tape import RecordedCall, Tape, read_tape
 from agentloupe.ports.protocols import RunWriter, Store
 from agentloupe.ports.scribe import entries
 from agentloupe.verbs.api import open_store, resolve
+from agentloupe.verbs.elsewhere import check_here
 from agentloupe.verbs.replaying import rules_in
 from agentloupe.words.canonical import Json
 from agentloupe.words.effects import OUTCOMES, Done, EffectFailed, Failed, NotDone, SettledOutcome
@@ -172,7 +173,7 @@ def settle_effect(
         RunNotFound: there is no such run. NotFound: it has no such call.
         Refused: the call is settled already, has its end, or never began (reason `settled`, `ended`, `not_begun`); or it
             cannot be not done, since an effect inside of it was (`inner_effect`).
-        OwnerAlive: the run's owner lives, and may see the end itself.
+        OwnerAlive: the run's owner lives, and may see the end itself; or it was imported before it had ended (`elsewhere`).
         UsageError: no such outcome, no reason, or a result that does not go with the outcome.
         StoreError and its kin: nothing was written.
     """
@@ -188,6 +189,7 @@ def settle_effect(
         raise UsageError("what was not done has no result", reason="result")
     where = _store(store)
     run_id = resolve(where, run)
+    check_here(where, run_id)
     _open_call(read_tape(where.recording(run_id)), call_id, outcome)
     try:
         writer = where.take_over(run_id, Projector, owner=this_process(), force=force_owner, ended=True)

@@ -27,6 +27,7 @@ from agentloupe.ports import ambient, codecs
 from agentloupe.ports.faultpoints import reach
 from agentloupe.ports.protocols import Exporter, ImportedRun, Store
 from agentloupe.ports.recording import Recording
+from agentloupe.verbs.elsewhere import warning_of
 from agentloupe.verbs.sessions import rules_of, settings_here
 from agentloupe.words.canonical import Json
 from agentloupe.words.errors import (
@@ -190,11 +191,14 @@ def take_sealed(store: Store, run: ImportedRun, rules: Rules) -> RunReport:
     there = store.run(run.run_id)
     if there is not None and _ends_alike(store.recording(run.run_id), sealed):
         return RunReport(run.run_id, "already there", run)
-    store.insert(run.run_id, sealed.events, sealed.get, Projector)
+    store.insert(run.run_id, sealed.events, sealed.get, Projector, elsewhere=True)
     held = suspicious(sealed, rules)
     if held:
         said = f"{held} values look like credentials; the recording is sealed, so they were left in it"
         run = replace(run, warnings=(said, *run.warnings))
+    row = store.run(run.run_id)
+    if row is not None and row.elsewhere:
+        run = replace(run, warnings=(warning_of(run.run_id), *run.warnings))
     return RunReport(run.run_id, "imported", run)
 
 

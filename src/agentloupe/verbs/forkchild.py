@@ -10,9 +10,10 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import replace
+import threading
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -24,7 +25,10 @@ from agentloupe.engine.overrides import overrides_as_json, overrides_from_json
 from agentloupe.engine.policy import Allow, MissPolicy, ToolRule
 from agentloupe.ports import ambient
 from agentloupe.ports.cancel import Cancel
+from agentloupe.ports.progress import Progress, Watch, tell
 from agentloupe.ports.protocols import Opener, Store
+from agentloupe.ports.schedule import plain
+from agentloupe.ports.surroundings import outside
 from agentloupe.verbs import launch
 from agentloupe.verbs.children import quiet_stops, raised_at, run_child
 from agentloupe.verbs.clients import wrap_clients
@@ -38,6 +42,9 @@ from agentloupe.words.errors import Cancelled, ForkRefused, LoupeError, StoreErr
 from agentloupe.words.jsontext import loads
 
 __all__ = ["fork_command", "fork_launch"]
+
+_LOOK = 0.1
+"""Seconds between looks at what a child says of its progress."""
 
 
 # --- the parent -------------------------------------------------------------------------------------------------------
@@ -106,7 +113,8 @@ class _Children(Family):
             spec = launch.write_spec(place / "session.json", "fork", self._spec(plan, report))
             environment = {**os.environ, **launch.variables_of(self.recording), **self._environment}
             try:
-                code = self._run(launch.python_command(self._command), launch.environment(spec, environment))
+                with _hearing(place / "progress.jsonl", self.wishes.watch):
+                    code = self._run(launch.python_command(self._command), launch.environment(spec, environment))
             except KeyboardInterrupt:
                 end_cancelled(self.store, plan.run_id, Cancelled("cancelled: it was interrupted"))
                 raise
@@ -133,6 +141,7 @@ class _Children(Family):
             "from_step": self._from,
             "arm": plan.facts.get("arm"),
             "report": str(report),
+            "progress": str(report.with_name("progress.jsonl")) if wishes.watch is not None else None,
             "overrides": overrides_as_json(plan.overrides),
             "tools": {name: _rule_json(rule) for name, rule in self.policy.tools.items()},
             "live": {name: {"reason": a.reason, "read": a.read} for name, a in self.policy.allow.items()},
@@ -171,6 +180,50 @@ def _name_of(function: Callable[..., object]) -> str:
 def _rule_json(rule: ToolRule) -> Json:
     sandbox = rule.sandbox if rule.sandbox is None or isinstance(rule.sandbox, str) else _name_of(rule.sandbox)
     return {"how": rule.how, "value": rule.value, "sandbox": sandbox}
+
+
+@contextmanager
+def _hearing(file: Path, watch: Watch | None) -> Generator[None]:
+    """While the block runs, what a child writes down of its progress is told."""
+    if watch is None:
+        yield
+        return
+    file.touch()
+    over = threading.Event()
+
+    def listen() -> None:
+        with file.open("rb") as lines:
+            last = False
+            while True:
+                at = lines.tell()
+                line = lines.readline()
+                if line.endswith(b"\n"):
+                    tell(watch, Progress(**cast("dict[str, Any]", loads(line))))
+                elif last:
+                    return
+                else:
+                    lines.seek(at)  # half a line is read again when it is whole
+                    last = over.wait(_LOOK)
+
+    listening = threading.Thread(target=listen, name="agentloupe-progress", daemon=True)
+    with outside():
+        listening.start()
+    try:
+        yield
+    finally:
+        over.set()
+        listening.join()
+
+
+def _noting(file: Path) -> Watch:
+    """In the child: writes progress down for the parent, a line each."""
+
+    def note(progress: Progress) -> None:
+        with lock, file.open("ab") as lines:
+            lines.write(dumps(asdict(progress)) + b"\n")
+
+    lock = plain.allocate_lock()
+    return note
 
 
 def _read_report(file: Path, code: int | None) -> tuple[Ended, str]:
@@ -258,6 +311,7 @@ def _wishes_of(spec: Mapping[str, Any]) -> ForkWishes:
         limits=replace(Limits(max_steps=None), **{**limits, "max_cost": None if cost is None else Decimal(cost)}),
         code_changed=spec["code_changed"],
         cancel=Cancel(),
+        watch=None if spec["progress"] is None else _noting(Path(spec["progress"])),
         price=_price if cost is not None else None,
         form=spec.get("form"),
     )

@@ -31,6 +31,7 @@ from agentloupe.verbs import launch
 from agentloupe.verbs.api import open_store, resolve
 from agentloupe.verbs.children import quiet_stops, raised_at, run_child
 from agentloupe.verbs.clients import wrap_clients
+from agentloupe.verbs.elsewhere import check_here
 from agentloupe.verbs.forkfamily import ForkWishes
 from agentloupe.verbs.instrument import declared_tools
 from agentloupe.verbs.launched import Launch
@@ -84,6 +85,7 @@ def resume(
     *,
     store: Store | str | Path | None = None,
     force_owner: bool = False,
+    take_over: bool = False,
     provider: Provider | Model | None = None,
     wishes: ForkWishes | None = None,
 ) -> Resumed:
@@ -94,6 +96,7 @@ def resume(
         agent: the agent's function, sync or async, or `module:function`.
         store: where runs are: a store, its URL or its file; default: the project's.
         force_owner: the run belongs to a process on another host, and you know that it is gone.
+        take_over: the run was imported before it had ended, and you know that the original never goes on.
         provider: of runs of the plain loop: who is asked; default: the model of the settings.
         wishes: of runs of the plain loop, what no recording holds: `functions`, sandboxes in `tools`, `ask`, `price`,
             `cancel`, `watch`, `patience`, `endpoint`. The rest is taken from the run.
@@ -103,12 +106,15 @@ def resume(
 
     Raises:
         RunNotFound: there is no such run.
-        OwnerAlive: its owner lives, or is on another host (reason `other_host`).
+        OwnerAlive: its owner lives, or is on another host (reason `other_host`), or the run may go on where it was
+            imported from (`elsewhere`).
         ResumeRefused: it cannot go on; `reason` says why, the hint what to do. For `open_intent` no lookup told
             what became of an effect, and a person must find out (`settle_effect`); `intents` lists them.
         Damaged: the recording is not whole.
     """
-    done = resume_code(run, agent, store=store, force_owner=force_owner, provider=provider, wishes=wishes)
+    done = resume_code(
+        run, agent, store=store, force_owner=force_owner, take_over=take_over, provider=provider, wishes=wishes
+    )
     if done.error is not None:
         raise done.error
     return done
@@ -120,11 +126,12 @@ def resume_code(
     *,
     store: Store | str | Path | None = None,
     force_owner: bool = False,
+    take_over: bool = False,
     provider: Provider | Model | None = None,
     wishes: ForkWishes | None = None,
 ) -> Resumed:
     """As `resume`, with what the agent raises beside the rest."""
-    where, run_id = _found(run, store)
+    where, run_id = _found(run, store, take_over)
     if agent is None and is_of_the_loop(tape := read_tape(where.recording(run_id))):
         return _loop_resumed(where, tape, force_owner, provider, wishes or ForkWishes())
     taken = _Taken(where, run_id, force_owner)
@@ -178,13 +185,15 @@ def _loop_resumed(
         going.resumer.give_up()
 
 
-def _found(run: str, store: Store | str | Path | None) -> tuple[Store, str]:
+def _found(run: str, store: Store | str | Path | None, take_over: bool) -> tuple[Store, str]:
     """The run that is named. Raises early, and leaves its owner alone, where there is nothing to go on with."""
     where = open_store(store, create=False) if store is None or isinstance(store, str | Path) else store
     run_id = resolve(where, run)
     row = where.run(run_id)
     if row is None or row.parent_run_id is not None or row.status not in ("running", "waiting", "interrupted"):
         _whole_tape(where, run_id)
+    if not take_over:
+        check_here(where, run_id)
     return where, run_id
 
 
@@ -405,6 +414,7 @@ def resume_command(
     *,
     store: Store | str | Path | None = None,
     force_owner: bool = False,
+    take_over: bool = False,
     environment: Mapping[str, str] | None = None,
 ) -> Resumed:
     """Goes on with a run of a script, as typed behind `--`: `["python", "my_agent.py", "ARG"]`.
@@ -412,7 +422,7 @@ def resume_command(
     The script is run from its beginning; the first agent that it starts must be the interrupted run's. What it starts
     after that has ended are new runs. Errors as `resume`; the script's exit code is in the result.
     """
-    where, run_id = _found(run, store)
+    where, run_id = _found(run, store, take_over)
     _check_first(where, run_id, force_owner)
     if where.url == "memory:":
         raise ResumeRefused(

@@ -69,6 +69,7 @@ class Run:
         coverage, coverage_notes: what was and was not recorded.
         error: class and short message of the failure, if the run failed. No payload.
         open_effects: effects that were begun and of which nobody has noted what became of them.
+        elsewhere: it was taken from a file before it had ended, and no process of this store's has taken it over.
     """
 
     id: str
@@ -107,6 +108,7 @@ class Run:
     events: int = 0
     head: str | None = None
     owner: Owner | None = None
+    elsewhere: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,6 +19,7 @@ from agentloupe.server.reply import reply
 from agentloupe.server.routes.stream import EVENTS, LastEventId
 from agentloupe.server.schemas import jobs as schemas
 from agentloupe.server.streams import stream_of
+from agentloupe.verbs.elsewhere import check_here
 from agentloupe.verbs.estimating import estimate_fork
 from agentloupe.verbs.forking import prepare_fork
 from agentloupe.verbs.jobspec import from_step_of, wishes_of
@@ -114,6 +115,7 @@ def resume(here: Here, run_id: RunId, trace: CalledFrom) -> Response:
     run = here.reader.run(run_id)
     if run.status != "interrupted":
         raise Refused(f"run {run.id} is {run.status}: only an interrupted run goes on", reason="not_interrupted")
+    check_here(here.store, run.id)
     needs = "" if run.engine == "generic" else _needs(here, run, None)
     return reply({"job": job_document(here, _begin(here, "resume", run.id, _trace(trace), (run.id,), needs))}, 202)
 
