@@ -12,20 +12,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import agentloupe as loupe
 from agentloupe.cli.app import run as cli
 from agentloupe.engine.ledger.making import files_of, recording_of
 from agentloupe.engine.ledger.report import judge, replay
 from agentloupe.engine.project import Projector
+from agentloupe.engine.verify import verify
 from agentloupe.exporters.ledger_folder import write_folder
 from agentloupe.ports.recording import Recording
 from agentloupe.store import open_url
 from agentloupe.store.memory import MemoryStore
+from agentloupe.store.owners import this_process
 from agentloupe.verbs.exchange import import_file
 from agentloupe.verbs.forking import fork_run
 from agentloupe.verbs.ledger import export_ledger, import_ledger, replay_folder
 from agentloupe.words.errors import Corrupt, LoupeError, Refused
 from agentloupe.words.event import EVENT_TYPES, Draft, Event, from_envelope
 from agentloupe.words.ledger import KINDS, ROWS, envelope_of, line_of, linked, receipt_name
+from agentloupe.words.run import VALUES_MISSING, RunFilter
 from agentloupe.words.seal import GENESIS
 from tests.fork_support import TOOLS, Script, weather_run
 from tests.ledger.support import FIXTURE, in_memory
@@ -263,6 +267,47 @@ def test_values_may_stay_behind_and_the_report_says_so(tmp_path: Path) -> None:
     other = MemoryStore()
     import_ledger(other, tmp_path / "flow")
     assert other.recording(recording.run_id).events == recording.events
+
+
+@pytest.mark.parametrize("kind", ["memory", "file"])
+def test_a_run_without_its_values_says_so_everywhere(tmp_path: Path, kind: str) -> None:
+    """Lists, `show`, `verify` and the ledger's own report say the same coverage, also after a rebuild and where it ends."""
+    recording = record_in(MemoryStore(), unpaid)
+    cut = next(event.sequence for event in recording.events if event.type == "tool.started")
+    here = MemoryStore()
+    here.insert(recording.run_id, recording.events[:cut], recording.get, Projector)
+    export_ledger(here, recording.run_id, tmp_path / "flow", bodies=False)
+    store = MemoryStore() if kind == "memory" else open_url(str(tmp_path / "x.db"))
+    import_ledger(store, tmp_path / "flow")
+
+    def told() -> list[object]:
+        (run,) = store.runs(RunFilter(coverage="limited_replay"))
+        return [run.coverage, run.coverage_notes, verify(store.recording(run.id)).coverage]
+
+    said = [replay_folder(tmp_path / "flow").fields["coverage"], (VALUES_MISSING,), "limited_replay"]
+    assert said[0] == "limited_replay"
+    assert told() == said
+    assert store.rebuild(recording.run_id, Projector) == []
+    assert told() == said
+    writer = store.take_over(recording.run_id, Projector, owner=this_process())
+    last = recording.events[-1]
+    end = Draft(
+        type="run.finished", event_id=last.event_id, recorded_at=last.recorded_at, attrs={"status": "cancelled"}
+    )
+    writer.append([end])
+    writer.close()
+    assert told() == said
+    store.close()
+
+
+@loupe.tool(effect="write")
+def pay_never(amount: int) -> int:
+    return amount
+
+
+@loupe.agent
+def unpaid() -> int:
+    return pay_never(3)
 
 
 def test_a_ledger_that_no_store_wrote_becomes_a_run_and_keeps_its_terms(

@@ -17,7 +17,7 @@ from agentloupe.words.step import Step
 
 __all__ = ["index_differences"]
 
-_KEPT_ELSEWHERE = frozenset({"events", "head", "owner", "tags"})
+_KEPT_ELSEWHERE = frozenset({"events", "head", "owner", "elsewhere", "tags"})
 """Fields of a run that are no part of its index, or that people set by hand."""
 _GOES_ON = frozenset({"running", "interrupted"})
 """What a run without an end is called depends on who looks at it."""

@@ -17,7 +17,7 @@ from agentloupe.ports.pack import needs
 from agentloupe.ports.recording import Recording
 from agentloupe.words.errors import Corrupt, Damaged
 from agentloupe.words.event import Event, Head
-from agentloupe.words.run import Coverage
+from agentloupe.words.run import Coverage, coverage_left
 from agentloupe.words.seal import GENESIS, Fault, check_chain, link_bytes
 
 __all__ = ["Verification", "said_of", "unreadable", "verify"]
@@ -121,7 +121,7 @@ def verify(
         anchored_at=known.at if known else None,
         anchor_sequence=at.sequence if at else None,
         key_id=known.key_id if known else None,
-        coverage="limited_replay" if coverage != "lossy" and (erased or checked.missing) else coverage,
+        coverage=coverage_left(coverage, erased=erased, missing=bool(checked.missing)),
         snapshot=snapshot_of(events),
         proves=tuple(_proves(linked, known)),
         notes=tuple(_notes(recording, at, checked, ended=ended, erased=erased, bodies=bodies)),

@@ -18,7 +18,7 @@ from agentloupe.store.sealing import seal_drafts, whole_chain
 from agentloupe.words.canonical import digest_bytes
 from agentloupe.words.errors import Corrupt, OwnerAlive, RunNotFound, StoreError
 from agentloupe.words.event import Draft, Event, Head
-from agentloupe.words.run import Owner, Run, RunFilter
+from agentloupe.words.run import Owner, Run, RunFilter, without_values
 from agentloupe.words.seal import GENESIS, check_chain
 from agentloupe.words.step import Step
 
@@ -42,6 +42,7 @@ class _Kept:
     bodies: set[str] = field(default_factory=set[str])
     tags: tuple[str, ...] | None = None
     elsewhere: bool = False
+    lacks_values: bool = False
 
     @property
     def head(self) -> Head:
@@ -57,6 +58,8 @@ class _Kept:
         run = replace(self.run, events=self.head.sequence, head=self.head.hash, owner=self.owner)
         if run.status == "running" and (self.owner is None or not alive(self.owner)):
             run = replace(run, status="interrupted")
+        if self.lacks_values:
+            run = without_values(run)
         if self.elsewhere and self.run.status in _ENDLESS:
             run = replace(run, elsewhere=True)
         return run if self.tags is None else replace(run, tags=self.tags)
@@ -257,21 +260,27 @@ class MemoryStore:
                 self._next(), None, max(e.owner_epoch for e in events), new_fold, new_fold(run_id), list(events)
             )
             kept.elsewhere = elsewhere
-            self._take_bodies(events, get)
+            whole = self._take_bodies(events, get)
             self._runs[run_id] = kept
             self._link(kept, [d for event in events for d in event.digests()])
             _fold(kept, events)
             if kept.run is not None and kept.run.erased:
                 kept.steps.clear()
+            else:
+                kept.lacks_values = not whole
 
-    def _take_bodies(self, events: Sequence[Event], get: GetBodies) -> None:
+    def _take_bodies(self, events: Sequence[Event], get: GetBodies) -> bool:
+        """Whether all that is named was there."""
         seen: set[str] = set()
         todo = {d for event in events for d in event.digests()}
+        whole = True
         while todo:
             found = get(list(todo))
             seen |= todo
             self._bodies.update(found)
+            whole = whole and len(found) == len(todo)
             todo = {ref for data in found.values() for ref in needs(data)} - seen
+        return whole
 
     def rebuild(self, run_id: str, new_fold: NewFold) -> list[str]:
         """See `ports.Store.rebuild`. Nothing can differ here, but the fold."""

@@ -12,7 +12,7 @@ from agentloupe.store.queries import Facet, FacetKey, facets_of_run, facets_of_s
 from agentloupe.store.rows import run_bytes, steps_bytes
 from agentloupe.store.schema import event_key, keys_of_run
 from agentloupe.words.jsontext import Json, dumps
-from agentloupe.words.run import Run
+from agentloupe.words.run import VALUES_MISSING, Run, without_values
 
 __all__ = ["Change", "Projection", "RunRow", "remove_facets", "remove_steps", "set_facets", "set_tags"]
 
@@ -45,14 +45,17 @@ class Projection:
         self._of_steps: frozenset[FacetKey] = frozenset()
         self._seen: tuple[object, ...] | None = None
         self._facets_seen: frozenset[FacetKey] = frozenset()
+        self._lacks_values = False
 
     def adopt(self, run: Run) -> None:
         """Takes a run up as an earlier writer has left it, so that what holds no more is removed."""
+        self._lacks_values = VALUES_MISSING in run.coverage_notes
         self._started_at, self._of_run = run.started_at, self._facets(run)
 
     def row(self, run: Run) -> RunRow:
         """The run's row for this delta."""
         started_at = run.started_at if self._started_at is None else None
+        run = self._shown(run)
         return RunRow(run_bytes(run), run.status, run.erased, started_at)
 
     def write(self, conn: Connection, delta: Delta) -> Change:
@@ -83,11 +86,15 @@ class Projection:
 
     def _facets(self, run: Run) -> frozenset[FacetKey]:
         """Facets of the run's row; most rows of a run differ only in sums."""
+        run = self._shown(run)
         of_whom = (run.agent, run.name, run.task_id, run.trace_id, run.parent_run_id)
         of_what = (*of_whom, run.status, run.tags, run.error, run.coverage, run.counts.miss > 0, run.open_effects > 0)
         if of_what != self._seen:
             self._seen, self._facets_seen = of_what, frozenset(facets_of_run(run))
         return self._facets_seen
+
+    def _shown(self, run: Run) -> Run:
+        return without_values(run) if self._lacks_values else run
 
     def _insert(self, conn: Connection, started_at: str, facets: Collection[FacetKey]) -> None:
         if not facets:

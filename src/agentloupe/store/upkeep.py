@@ -23,7 +23,7 @@ from agentloupe.store.writer import put_events
 from agentloupe.words.errors import Corrupt, StoreError
 from agentloupe.words.event import Draft, Event, Head
 from agentloupe.words.jsontext import loads
-from agentloupe.words.run import Run
+from agentloupe.words.run import Run, without_values
 from agentloupe.words.step import Step
 
 __all__ = ["ELSEWHERE", "check", "erase", "insert", "rebuild", "remove_empty_runs", "size"]
@@ -74,12 +74,15 @@ def insert(
         ).lastrowid
         assert rid is not None
         put_events(conn, rid, sealed)
-        _take_bodies(conn, rid, events, get)
+        if not _take_bodies(conn, rid, events, get) and not delta.run.erased:
+            delta = replace(delta, run=without_values(delta.run))
+            conn.execute("UPDATE runs SET row = ? WHERE rid = ?", (run_bytes(delta.run), rid))
         Projection(rid).write(conn, replace(delta, steps=()) if delta.run.erased else delta)
 
 
-def _take_bodies(conn: Connection, rid: int, events: Iterable[Event], get: GetBodies) -> None:
-    """Copies all bodies that the events name, and those that they need, some at a time."""
+def _take_bodies(conn: Connection, rid: int, events: Iterable[Event], get: GetBodies) -> bool:
+    """Copies all bodies that the events name, and those that they need, some at a time; whether all were there."""
+    whole = True
     seen: set[str] = set()
     todo = [digest for event in events for digest in event.digests()]
     while todo:
@@ -89,9 +92,11 @@ def _take_bodies(conn: Connection, rid: int, events: Iterable[Event], get: GetBo
             continue
         seen.update(some)
         found = [Body(digest, data, needs(data)) for digest, data in get(some).items()]
+        whole = whole and len(found) == len(some)
         prepared = body_rows.prepare(found, frozenset())
         body_rows.put(conn, rid, [body._replace(refs=()) for body in prepared])
         todo.extend(ref for body in found for ref in body.refs if ref not in seen)
+    return whole
 
 
 # --- making the projection anew ---------------------------------------------------------------------------------------
@@ -101,13 +106,17 @@ def rebuild(conn: Connection, rid: int, run_id: str, events: Iterable[Event], ne
     """Makes a run's row, steps and facets anew from its events; returns what differed."""
     fold = new_fold(run_id)
     count = 0
+    named: set[str] = set()
     for count, event in enumerate(events, 1):  # noqa: B007  # the last number is the count
         fold.add(event)
+        named.update(event.digests())
     if not count:
         return []
     delta = fold.take()
     if delta.run.erased:
         delta = replace(delta, steps=())
+    elif body_rows.held(conn, list(named)) < len(named):
+        delta = replace(delta, run=without_values(delta.run))
     before_run, before_steps = _stored(conn, rid, run_id)
     differences = [*_run_differences(before_run, delta.run), *_step_differences(before_steps, delta.steps)]
     remove_steps(conn, rid)

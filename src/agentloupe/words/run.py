@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Literal, get_args
 
 from agentloupe.words.canonical import Json
 
-__all__ = ["COUNTED", "STATUSES", "Counts", "Coverage", "Engine", "Label", "Owner", "Run", "RunFilter", "RunStatus"]
+__all__ = [
+    "COUNTED",
+    "STATUSES",
+    "VALUES_MISSING",
+    "Counts",
+    "Coverage",
+    "Engine",
+    "Label",
+    "Owner",
+    "Run",
+    "RunFilter",
+    "RunStatus",
+    "coverage_left",
+    "without_values",
+]
 
 RunStatus = Literal["running", "waiting", "ok", "error", "cancelled", "interrupted"]
 STATUSES: tuple[RunStatus, ...] = get_args(RunStatus)
@@ -39,6 +53,10 @@ class Counts:
     def as_dict(self) -> dict[str, int]:
         """All counts by name, also those that are 0."""
         return {name: getattr(self, name) for name in COUNTED}
+
+
+VALUES_MISSING = "values that its events name are not here"
+"""The note on a run that was taken over without some of its values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +127,23 @@ class Run:
     head: str | None = None
     owner: Owner | None = None
     elsewhere: bool = False
+
+
+def coverage_left(said: Coverage, *, erased: bool = False, missing: bool = False) -> Coverage:
+    """What of a recording's coverage is left where its values were deleted, or some of them are not there."""
+    if erased or (missing and said in ("full", "control_flow")):
+        return "limited_replay"
+    return said
+
+
+def without_values(run: Run) -> Run:
+    """The row of a run of whose values some are not there: an import without them."""
+    left = coverage_left(run.coverage, missing=True)
+    return (
+        run
+        if left == run.coverage
+        else replace(run, coverage=left, coverage_notes=(*run.coverage_notes, VALUES_MISSING))
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, get_args
+from typing import Final, cast, get_args
 
 from agentloupe import __version__
 from agentloupe.engine.ledger.checks import GUARDS, RULES, Found, first_fault
@@ -24,7 +24,7 @@ from agentloupe.words.canonical import Json, digest, digest_bytes, loads
 from agentloupe.words.errors import Corrupt, Refused
 from agentloupe.words.event import Head
 from agentloupe.words.ledger import LEDGER_VERSION, ROWS, error_of
-from agentloupe.words.run import Coverage
+from agentloupe.words.run import Coverage, coverage_left
 
 __all__ = ["REPORT_FORM", "Comparison", "LedgerReport", "compare", "judge", "read_report", "replay", "rules_digest"]
 
@@ -140,7 +140,7 @@ def _coverage(found: Found) -> Json:
         if line["kind"] == "run_erased":
             coverage = "limited_replay"
     gone = not found.folder.has_bodies or found.missing
-    return "limited_replay" if gone and coverage in ("full", "control_flow") else coverage
+    return coverage_left(cast("Coverage", coverage), missing=bool(gone))
 
 
 def _snapshot(found: Found) -> str | None:
