@@ -99,7 +99,11 @@ def pytest_configure(config: pytest.Config) -> None:
     folders = _folders(config)
     for folder in folders:
         if not folder.is_dir():
-            raise pytest.UsageError(f"loupe: no such folder of recordings: {folder}")
+            raise pytest.UsageError(
+                f"loupe: no such folder of recordings: {folder}\n"
+                "  loupe_recordings (in the settings, from their folder) or --loupe-recordings (from here) names another; "
+                "`agentloupe export RUN -o FOLDER/NAME.loupe` puts a recording there"
+            )
     if config.args_source is not pytest.Config.ArgsSource.ARGS:
         wanted = [config.invocation_params.dir / arg for arg in config.args]
         config.args += [str(f) for f in folders if not any(f.is_relative_to(place) for place in wanted)]
@@ -355,7 +359,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     folder = metafunc.definition.path.parent / marker.args[0]
     files = sorted(folder.rglob("*.loupe"))
     if not files:
-        raise pytest.Collector.CollectError(f"there is no recording in {folder}, so that nothing would be tested")
+        lacks = f"there is no recording in {folder}" if folder.is_dir() else f"there is no folder {folder}"
+        raise pytest.Collector.CollectError(
+            f"{lacks}, so that nothing would be tested\n"
+            "  the marker names it from the test's own folder; `agentloupe export RUN -o FOLDER/NAME.loupe` puts a recording there"
+        )
     metafunc.parametrize("recording", files, ids=[f.relative_to(folder).with_suffix("").as_posix() for f in files])
 
 

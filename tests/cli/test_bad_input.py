@@ -530,3 +530,9 @@ def test_wrong_usage_is_64(db: Path, cli: Command) -> None:
         assert done.code == 64, words
         assert done.error
         assert cli(*words, "--json").json["error"]["exit_code"] == 64
+
+
+def test_a_folder_is_verified_by_the_command_for_ledgers(cli: Command, tmp_path: Path) -> None:
+    done = cli("verify", str(tmp_path))
+    assert done.code == 64
+    assert f"agentloupe ledger replay {tmp_path}" in done.err

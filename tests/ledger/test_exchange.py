@@ -23,12 +23,13 @@ from agentloupe.ports.recording import Recording
 from agentloupe.store import open_url
 from agentloupe.store.memory import MemoryStore
 from agentloupe.store.owners import this_process
+from agentloupe.vault.keys import make_key
 from agentloupe.verbs.exchange import import_file
 from agentloupe.verbs.forking import fork_run
 from agentloupe.verbs.ledger import export_ledger, import_ledger, replay_folder
 from agentloupe.words.errors import Corrupt, LoupeError, Refused
 from agentloupe.words.event import EVENT_TYPES, Draft, Event, from_envelope
-from agentloupe.words.ledger import KINDS, ROWS, envelope_of, line_of, linked, receipt_name
+from agentloupe.words.ledger import KINDS, LARGEST_RECEIPT, ROWS, envelope_of, line_of, linked, receipt_name
 from agentloupe.words.run import VALUES_MISSING, RunFilter
 from agentloupe.words.seal import GENESIS
 from tests.fork_support import TOOLS, Script, weather_run
@@ -243,6 +244,39 @@ def test_a_damaged_run_is_not_exported(tmp_path: Path) -> None:
     recording = tampered(Maker("made").finish(), 1, name="another")
     with pytest.raises(Corrupt, match="sequence 1 is not what was sealed"):
         files_of(recording)
+
+
+def test_who_signs_looks_at_the_values_that_stay_behind(tmp_path: Path) -> None:
+    program = Program((ask("hej"), use("get", {"o": "1"})))
+    recording = program.recorded()
+    lost = next(event.output_digest for event in recording.events if event.type == "tool.finished")
+    store = MemoryStore()
+    store.insert(
+        recording.run_id, recording.events, lambda names: {**recording.get(names), str(lost): b"{}"}, Projector
+    )
+    export_ledger(store, recording.run_id, tmp_path / "flow", bodies=False)
+    make_key(tmp_path / "key")
+    with pytest.raises(Corrupt):
+        export_ledger(store, recording.run_id, tmp_path / "signed", bodies=False, key=tmp_path / "key")
+    assert not (tmp_path / "signed").exists()
+
+
+def test_a_receipt_that_no_reader_takes_is_not_written(tmp_path: Path) -> None:
+    @loupe.tool(effect="write")
+    def post() -> str:
+        loupe.receipt("r" * LARGEST_RECEIPT)
+        return "posted"
+
+    @loupe.agent
+    def poster() -> str:
+        return post()
+
+    store = MemoryStore()
+    run_id = record_in(store, poster).run_id
+    with pytest.raises(Refused, match=f"a ledger's have at most {LARGEST_RECEIPT}") as refused:
+        export_ledger(store, run_id, tmp_path / "large")
+    assert refused.value.reason == "too_large"
+    assert not (tmp_path / "large").exists()
 
 
 def test_what_is_there_is_never_written_over(tmp_path: Path) -> None:

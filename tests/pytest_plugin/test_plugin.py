@@ -406,7 +406,9 @@ def test_a_folder_by_marker_gives_a_test_for_each_file(project: pytest.Pytester)
     result.stdout.fnmatch_lines(["*test_folder.py::test_all[[]TestOwn.test_own[]] PASSED*"])
     result = run(project, "test_empty.py")
     result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["*there is no recording in *nowhere, so that nothing would be tested*"])
+    result.stdout.fnmatch_lines(
+        ["*there is no folder *nowhere, so that nothing would be tested*", "*agentloupe export RUN -o *"]
+    )
 
 
 def test_isolated_replays_run_in_a_process_of_their_own(project: pytest.Pytester) -> None:
@@ -536,7 +538,7 @@ def test_wrong_words_are_named(project: pytest.Pytester) -> None:
     project.makeini("[pytest]\nloupe_recordings = nowhere\n")
     result = run(project)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["*no such folder of recordings*"])
+    result.stderr.fnmatch_lines(["*no such folder of recordings*", "*--loupe-recordings*agentloupe export RUN*"])
 
 
 def test_the_plugin_is_found_and_loads_nothing_before_it_is_needed(project: pytest.Pytester) -> None:

@@ -239,16 +239,22 @@ def test_the_command_lists_and_settles(workdir: Path, capsys: pytest.CaptureFixt
     assert code == 0
     assert all(word in text for word in (before.run_id, "0.0", "charge", "open", "1 open effect"))
     (item,) = json.loads(said("effects", before.run_id, "--json", *db)[1])["items"]
+    assert f"\n  {item['idempotency_key']}\n  {item['arguments_digest'][:12]}" in text
+    assert max(map(len, text.splitlines())) <= 150
     assert (item["call_id"], item["run_status"]) == ("0.0", "interrupted")
     settle = ("effects", "settle", before.run_id, "0.0", *db)
     assert said(*settle, "--outcome", "done")[0] == 64
     code, _, err = said(*settle, "--outcome", "maybe", "--why", "x")
     assert (code, "one of done, failed, not-done" in err) == (64, True)
+    code, _, err = said(*settle, "--outcome", "done", "--why", "x")
+    assert (code, "--result null, where it returns nothing" in err) == (64, True), (
+        "nothing is not made up for a program"
+    )
     code, _, err = said(*settle, "--outcome", "done", "--why", "x", "--result", "{")
     assert (code, "--result is not JSON" in err) == (64, True)
     (workdir / "result.json").write_text('{"charge": "ch_5"}')
     done = said(*settle, "--outcome", "done", "--why", "seen", "--result", f"@{workdir / 'result.json'}", "--json")
     assert json.loads(done[1])["outcome"] == "finished"
-    code, _, err = said(*settle, "--outcome", "done", "--why", "seen")
+    code, _, err = said(*settle, "--outcome", "done", "--why", "seen", "--result", "null")
     assert (code, "settled already" in err) == (3, True)
     assert said("effects", "list", *db)[1] == "no open effects\n"

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +97,37 @@ def test_equal_runs_have_no_line_and_unknown_ones_say_so(store: Store) -> None:
     assert compare_snapshots(nothing, nothing).lines() == [
         "neither run has a snapshot: what it ran on cannot be compared"
     ]
+
+
+def test_a_script_that_one_side_was_not_started_as_is_no_change() -> None:
+    """A worker, or a command of ours, has loaded the code: what the other side was started as says nothing about it."""
+    script: Json = {"file": "app.py", "digest": "0" * 64}
+    with_script = Snapshot("d", {"python": "3.11", "script": script}, {})
+    without, other = Snapshot("e", {"python": "3.11"}, {}), Snapshot("f", {"script": {**script, "file": "b.py"}}, {})
+    assert compare_snapshots(with_script, without).lines() == []
+    assert compare_snapshots(without, with_script).lines() == []
+    assert any(line.startswith("script file changed") for line in compare_snapshots(with_script, other).lines())
+
+
+@pytest.mark.parametrize("command", ["-m agentloupe", "agentloupe"])
+def test_a_fork_by_code_does_not_take_our_command_for_its_script(tmp_path: Path, command: str) -> None:
+    (tmp_path / "asker.py").write_text(
+        "import agentloupe as loupe\n@loupe.agent\ndef asker():\n    return loupe.random()\n"
+        "if __name__ == '__main__':\n    asker()\n"
+    )
+    db = str(tmp_path / "x.db")
+    words = [str(Path(sys.executable).with_name("agentloupe"))] if command == "agentloupe" else [sys.executable, "-m"]
+    words += ["agentloupe"] if command != "agentloupe" else []
+    for line in (["run", "--db", db, "--", "python", "asker.py"], ["fork", "last", "--from", "start", "--code"]):
+        more = ["asker:asker", "--db", db] if line[0] == "fork" else []
+        done = subprocess.run([*words, *line, *more], cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+    with closing(open_url(db)) as store:
+        fork, parent = store.runs()
+        found = {run.id: read_snapshot(store.events(run.id)[0], store.recording(run.id).body) for run in (fork, parent)}
+        assert "script" in found[parent.id].facts
+        assert "script" not in found[fork.id].facts
+        assert compare_snapshots(found[parent.id], found[fork.id]).lines() == []
 
 
 def test_a_snapshot_that_cannot_be_read_is_not_said_to_be_none(store: Store) -> None:

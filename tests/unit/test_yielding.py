@@ -9,12 +9,17 @@ from typing import Any
 import pytest
 
 import agentloupe as loupe
-from agentloupe.engine.project import load_steps
+from agentloupe.engine.ledger.making import files_of
+from agentloupe.engine.ledger.report import replay as replay_ledger
+from agentloupe.engine.project import Projector, load_steps
+from agentloupe.engine.verify import verify
 from agentloupe.ports import ambient
 from agentloupe.ports.recording import Recording
 from agentloupe.store.memory import MemoryStore
+from agentloupe.verbs.effects import open_effects, settle_effect
 from agentloupe.verbs.sessions import RecordOpener
 from agentloupe.words.errors import ReplayRefused
+from tests.ledger.support import in_memory
 
 done: list[object] = []
 KEPT: list[Any] = []
@@ -322,3 +327,110 @@ def test_calls_between_the_items_belong_to_the_caller(workdir: object) -> None:
     steps.close()
     (run,) = loupe.open_store().runs()
     assert run.status == "cancelled"
+
+
+# --- writes -----------------------------------------------------------------------------------------------------------
+
+
+class Halt(BaseException):
+    """Stops a program from outside, as some libraries do; nobody but its owner knows it."""
+
+
+@loupe.tool(effect="write")
+def send_all(
+    names: list[str], *, stop_after: int | None = None, error: Any = TimeoutError
+) -> Generator[str, None, None]:
+    for number, name in enumerate(names):
+        if number == stop_after:
+            raise error
+        done.append(f"sent {name}")
+        yield name
+
+
+@loupe.tool(effect="write")
+async def asend_all(names: list[str]) -> AsyncGenerator[str, None]:
+    for name in names:
+        done.append(f"sent {name}")
+        yield name
+
+
+def sends_some() -> str:
+    for name in send_all(["a", "b", "c"]):
+        if name == "b":
+            return name
+    return ""
+
+
+async def asends_some() -> str:
+    items = asend_all(["a", "b", "c"])
+    first = await anext(items)
+    await items.aclose()
+    return first
+
+
+def sends_until_time_is_over() -> list[str]:
+    sent: list[str] = []
+    try:
+        for name in send_all(["a", "b"], stop_after=1):
+            sent.append(name)
+    except TimeoutError:
+        sent.append("late")
+    return sent
+
+
+def leaves_it_open() -> str:
+    KEPT.append(send_all(["a", "b"]))
+    return next(KEPT[-1])
+
+
+HALF = [sends_some, asends_some, sends_until_time_is_over, leaves_it_open]
+
+
+@pytest.mark.parametrize("program", HALF, ids=lambda p: p.__name__)
+def test_a_write_that_is_stopped_between_its_items_is_a_question(program: Callable[..., Any]) -> None:
+    recording, live = recorded(program)
+    (step,) = (step for step in load_steps(recording) if step.kind == "tool")
+    assert (step.status, step.attrs["half_done"]) == ("unknown", True)
+    store = MemoryStore()
+    store.insert(recording.run_id, recording.events, recording.get, Projector)
+    (effect,) = open_effects(store).items
+    done.clear()
+    report = loupe.replay(recording, program)
+    assert (report.passed, done) == (True, []), report.text()
+    settle_effect(effect.run_id, effect.call_id, "finished", why="all were sent", by="anna", result=["a"], store=store)
+    settled = store.recording(recording.run_id)
+    assert open_effects(store).items == ()
+    again = loupe.replay(settled, program)  # what the program got is its own, whatever was found out since
+    assert again.passed, again.text()
+    assert verify(settled).ok
+    assert replay_ledger(in_memory(files_of(settled))).fields["state"] == "succeeded"
+    assert live == (["a", "late"] if program is sends_until_time_is_over else live)
+
+
+def test_one_that_is_read_to_its_end_or_refuses_is_none() -> None:
+    def whole_or_refused() -> int:
+        try:
+            return len([*send_all(["a"])]) + len([*send_all(["b", "c"], stop_after=1, error=LookupError)])
+        except LookupError:
+            return -1
+
+    recording, _ = recorded(whole_or_refused)
+    assert [step.status for step in load_steps(recording) if step.kind == "tool"] == ["ok", "ok"]
+    assert loupe.replay(recording, whole_or_refused).passed
+
+
+def test_what_stops_programs_from_outside_is_no_answer_of_a_write() -> None:
+    @loupe.tool(effect="write")
+    def pay_slowly() -> None:
+        raise Halt
+
+    def pays() -> str:
+        try:
+            pay_slowly()
+        except Halt:
+            return "halted"
+        return "paid"
+
+    recording, live = recorded(pays)
+    (step,) = (step for step in load_steps(recording) if step.kind == "tool")
+    assert (live, step.status, step.error_class) == ("halted", "unknown", f"{__name__}.Halt")

@@ -74,19 +74,18 @@ def _table(out: Output, found: OpenEffects) -> None:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in ("run", "call", "tool", "begun (UTC)", "status", "lookup", "idempotency key", "arguments digest"):
-        table.add_column(title, no_wrap=title in ("run", "call"))
+    for title in ("run, idempotency key, digest of arguments", "call", "tool", "begun (UTC)", "status", "lookup"):
+        table.add_column(title, no_wrap=title == "call", overflow="fold")
     for effect in found.items:
+        digest = (effect.arguments_digest or "")[:12]
         going_on = effect.run_status in ("running", "waiting")
         table.add_row(
-            harmless(effect.run_id),
+            "\n  ".join(filter(None, (harmless(effect.run_id), harmless(effect.idempotency_key or ""), digest))),
             harmless(effect.call_id),
             harmless(effect.tool),
             effect.since[:19].replace("T", " "),
             f"{effect.status}, run goes on" if going_on else effect.status,
             "yes" if effect.lookup else "no",
-            harmless(effect.idempotency_key or ""),
-            (effect.arguments_digest or "")[:12],
         )
     out.draw(table)
     out.line(number_of(len(found.items), "open effect"))
@@ -105,7 +104,7 @@ def settle(
         str | None,
         typer.Option(
             metavar="JSON|@FILE",
-            help="Of done: what the tool would have returned; the program gets it. Of failed: the error, as a JSON text.",
+            help="Of done: what the tool would have returned, null for nothing; the program gets it. Of failed: the error, as a JSON text.",
             show_default=False,
         ),
     ] = None,
@@ -135,6 +134,11 @@ def settle(
 
     if outcome not in _WORDS:
         raise UsageError(f"--outcome {outcome}: no such outcome", hint=f"one of {', '.join(_WORDS)}")
+    if outcome == "done" and result is None:
+        raise UsageError(
+            "--outcome done needs --result: the program goes on with what the tool would have returned",
+            hint="--result null, where it returns nothing",
+        )
     with opened(db) as store:
         done = settle_effect(
             run,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -131,6 +132,10 @@ def _found(run: str, db: str | None) -> Generator[tuple[Recording, Store | None]
 
         yield open_file(Path(run)), None
         return
+    if Path(run).is_dir():
+        raise UsageError(
+            f"{run} is a folder", hint=f"a ledger is checked by: agentloupe ledger replay {shlex.quote(run)}"
+        )
     from agentloupe.verbs.api import resolve
 
     with opened(db) as store:

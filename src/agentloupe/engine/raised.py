@@ -27,12 +27,14 @@ def status_of(error: BaseException) -> OutcomeStatus:
 def says_nothing(error: BaseException) -> bool:
     """Whether what a writing tool raised leaves open what happened: it was stopped in the middle, or ran out of time.
 
+    What is no `Exception` is not for the tool to answer with: it stops programs from outside, whoever defined it.
+
     A timeout of any library is known by its class's name; taking one too many for unknown costs a question, one too few an
     effect done twice. So a group of errors (of a `TaskGroup`) leaves it open when one of them does.
     """
     if isinstance(error, BaseExceptionGroup):
         return any(map(says_nothing, cast("BaseExceptionGroup[BaseException]", error).exceptions))
-    if status_of(error) == "cancelled" or isinstance(error, OutcomeUnknown | SystemExit):
+    if not isinstance(error, Exception) or status_of(error) == "cancelled" or isinstance(error, OutcomeUnknown):
         return True
     names = [kind.__name__ for kind in type(error).__mro__]
     return "CancelledError" in names or any("Timeout" in name for name in names)

@@ -32,6 +32,7 @@ from agentloupe.ports.scribe import Entry, Scribe, Started, entries
 from agentloupe.ports.streams import Piece, Streamed
 from agentloupe.words.call import Attrs, Call, Kind, Outcome, OutcomeStatus
 from agentloupe.words.canonical import Json, digest, key_of
+from agentloupe.words.effects import HALF_DONE
 from agentloupe.words.errors import EffectRefused, LoupeError, Unrecordable
 from agentloupe.words.trace import TRACESTATE, TraceContext
 
@@ -165,7 +166,8 @@ class Recorder:
         try:
             output, lost = self._encode(turn.call, value)
             self._lower_for(lost, f"result of {turn.call.name}")
-            self._close(turn, "ok", output, {**_facts(turn.call, output), **perform.facts}, took)
+            status: OutcomeStatus = "unknown" if HALF_DONE in perform.facts else "ok"
+            self._close(turn, status, output, {**_facts(turn.call, output), **perform.facts}, took)
         except Exception as fault:  # noqa: BLE001  # see decide
             self._trouble(fault)
         if lost and self._strict:

@@ -37,6 +37,7 @@ from agentloupe.ports.schedule.core import Schedule
 from agentloupe.ports.streams import Played
 from agentloupe.words.call import OWN_WORK, Attrs, Call
 from agentloupe.words.canonical import Json, key_of
+from agentloupe.words.effects import HALF_DONE
 from agentloupe.words.errors import Corrupt, Damaged, EffectRefused, LoupeError, NotRebuildable, ReplayMismatch
 from agentloupe.words.trace import SAMPLED, TRACESTATE, TraceContext
 
@@ -392,11 +393,12 @@ class Replayer:
             output = self._output(recorded)
         except Damaged as wrong:
             self._halt_damaged(wrong, recorded)
+        well = recorded.status == "ok" or HALF_DONE in recorded.attrs
         try:
-            value = _result_of(call, recorded, output) if recorded.status == "ok" else codecs.decode(output)
+            value = _result_of(call, recorded, output) if well else codecs.decode(output)
         except Exception as wrong:  # noqa: BLE001  # also what a codec or a client's types raise on a foreign shape
             self._halt_unbuilt(wrong, recorded)
-        if recorded.status == "ok":
+        if well:
             if isinstance(value, BaseException) and call.cheap:
                 wrong = Corrupt("a read that gave an exception and is not marked as failed", reason="status")
                 self._halt_damaged(wrong, recorded)

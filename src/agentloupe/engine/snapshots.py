@@ -136,6 +136,8 @@ def compare_snapshots(left: Snapshot, right: Snapshot) -> SnapshotComparison:
         return SnapshotComparison(left, right, ())
     mine, theirs = _flat(left), _flat(right)
     paths = sorted(mine.keys() | theirs.keys())
+    if "script" not in left.facts or "script" not in right.facts:  # one was loaded by a command of ours
+        paths = [path for path in paths if not path.startswith("script.")]
     changes = (Change(path, mine.get(path), theirs.get(path)) for path in paths if mine.get(path) != theirs.get(path))
     return SnapshotComparison(left, right, tuple(changes))
 

@@ -21,6 +21,7 @@ from agentloupe.words.ledger import (
     CHECKPOINT,
     CONTRACT,
     EVENTS,
+    LARGEST_RECEIPT,
     RECEIPTS,
     LedgerFault,
     error_of,
@@ -31,7 +32,6 @@ __all__ = ["LARGEST", "budget_file", "events_file", "open_ledger", "receipt_file
 
 LARGEST = {EVENTS: 1 << 30, BODIES: 4 << 30, BUDGET: 1 << 20, CONTRACT: 16 << 20, CHECKPOINT: 1 << 20}
 """Bytes that a file may have."""
-LARGEST_RECEIPT = 1 << 20
 MOST_RECEIPTS = 1_000_000
 LONGEST_BODY = 512 << 20
 """Bytes of one line of the values."""

@@ -27,6 +27,7 @@ _GIT_SECONDS = 2.0
 _LOCKS = ("uv.lock", "poetry.lock", "pdm.lock", "Pipfile.lock", "requirements.txt", "conda-lock.yml", "pylock.toml")
 _IMAGE = ("LOUPE_IMAGE_DIGEST", "IMAGE_DIGEST", "CONTAINER_IMAGE_DIGEST")
 _LARGE = 64_000_000
+_OURS = Path(__file__).resolve().parents[1]
 
 
 def take(root: Path, env_names: Sequence[str], opening: Opening) -> dict[str, Json]:
@@ -80,11 +81,15 @@ def _platform() -> str:
 
 @lru_cache(maxsize=8)
 def _script(root: Path) -> Json:
-    """The program's file, by its path in the project, with its digest."""
-    file = getattr(sys.modules.get("__main__"), "__file__", None)
+    """The program's file, by its path in the project, with its digest; none where the program is our own command."""
+    main = sys.modules.get("__main__")
+    file = getattr(main, "__file__", None)
     if not file:
         return None
     path = Path(file).resolve()
+    command = getattr(getattr(main, "main", None), "__module__", "")  # what the installed command imports
+    if path.is_relative_to(_OURS) or command.partition(".")[0] == "agentloupe":
+        return None
     try:
         return {"file": _below(path, root), "digest": digest_bytes(path.read_bytes())}
     except OSError:

@@ -14,10 +14,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
 
+from agentloupe.engine.raised import says_nothing
 from agentloupe.ports import ambient, codecs
 from agentloupe.ports.protocols import Boundary, Perform, Reading, Serve, Session
 from agentloupe.ports.surroundings import Surroundings, entered, here, left
 from agentloupe.words.call import Call
+from agentloupe.words.effects import HALF_DONE
 from agentloupe.words.jsontext import Json
 
 __all__ = [
@@ -267,6 +269,8 @@ class _ToolEnding(_Ending):
         if error is not None and not seen.items:
             self._boundary.failed(self._perform, error)
             return
+        if self._request.effect == "write" and (how == "left_early" or (error is not None and says_nothing(error))):
+            self._perform.facts[HALF_DONE] = True
         seen.how, seen.returned = how, None if returned is None else codecs.encode(returned).wire
         if error is not None:
             seen.error = codecs.encode(error).wire

@@ -20,6 +20,7 @@ from agentloupe.words.errors import LoupeError
 
 __all__ = [
     "FROM_OUTSIDE",
+    "HALF_DONE",
     "HOWS",
     "INTERRUPTED",
     "LIFE",
@@ -70,7 +71,9 @@ FROM_OUTSIDE: Final = frozenset({"KeyboardInterrupt", "SystemExit", "GeneratorEx
 _OPEN_STAGES: Final = frozenset({"tool.requested", "tool.started", INTERRUPTED})
 """Stages of a write in which the world may have been changed, and nobody has noted whether it was."""
 
-OF_AN_END: Final = frozenset({"error_class", "outcome", "how", "external_id", "cancels"})
+HALF_DONE: Final = "half_done"
+"""Fact of a write that yields: it was stopped in the middle. What it gave until then the program has got."""
+OF_AN_END: Final = frozenset({"error_class", "outcome", "how", "external_id", "cancels", HALF_DONE})
 """Facts of an end, which do not hold any more when a call begins again."""
 
 _NEEDS_INTENT: Final = frozenset({"tool.allowed", INTERRUPTED, NOT_DONE})

@@ -36,6 +36,7 @@ __all__ = [
     "EVENTS",
     "INTERRUPTED",
     "KINDS",
+    "LARGEST_RECEIPT",
     "LEDGER_VERSION",
     "MIGRATION",
     "RECEIPTS",
@@ -56,6 +57,9 @@ __all__ = [
 
 LEDGER_VERSION: Final = 1
 """`schema_version` of the lines and files of a ledger. Version 0 is the plain form: no version, no chain, no digests."""
+
+LARGEST_RECEIPT: Final = 1 << 20
+"""Bytes that readers take a receipt with, and writers therefore make one with."""
 
 EVENTS, BUDGET, CONTRACT, CHECKPOINT, BODIES, REPORT, MIGRATION, RECEIPTS = (
     "events.jsonl",

@@ -20,9 +20,17 @@ from agentloupe.ports.pack import needs
 from agentloupe.ports.recording import Recording
 from agentloupe.ports.signing import Signer
 from agentloupe.words.canonical import Json, canonical, digest_bytes, digest_parts, loads
-from agentloupe.words.errors import Corrupt
+from agentloupe.words.errors import Corrupt, Refused
 from agentloupe.words.event import SCHEMA_VERSION, Event, Head, from_envelope
-from agentloupe.words.ledger import LEDGER_VERSION, envelope_of, line_of, line_text, linked, receipt_name
+from agentloupe.words.ledger import (
+    LARGEST_RECEIPT,
+    LEDGER_VERSION,
+    envelope_of,
+    line_of,
+    line_text,
+    linked,
+    receipt_name,
+)
 from agentloupe.words.seal import GENESIS, link
 
 __all__ = ["LedgerFiles", "files_of", "recording_of", "sealed_lines"]
@@ -52,10 +60,13 @@ class LedgerFiles:
 def files_of(recording: Recording, *, bodies: bool = True, signer: Signer | None = None) -> LedgerFiles:
     """A run as the files of a ledger, its checkpoint signed where a signer is given.
 
+    Who signs says that the run is whole: then its values are looked at also where they stay behind.
+
     Raises:
         Damaged: the recording is not whole: evidence is not handed on as better than it is.
+        Refused: a receipt is larger than readers of ledgers take (reason `too_large`).
     """
-    found = verify(recording, bodies=bodies)
+    found = verify(recording, bodies=bodies or signer is not None)
     if not found.ok:
         raise Corrupt(f"{recording.origin}: {found.head}", reason=found.fault.reason if found.fault else "corrupt")
     terms = terms_of(recording)
@@ -134,10 +145,15 @@ def _receipts(events: Iterable[Event]) -> Iterator[tuple[str, bytes]]:
         call |= {name: event.attrs[name] for name in ("external_id", "idempotency_key") if name in event.attrs}
         if _went_well(event):
             receipt = {"run_id": event.run_id, "call_id": event.call_id, "tool": event.name}
-            yield (
-                receipt_name(event.call_id or ""),
-                terms_file({**receipt, "result_digest": event.output_digest, **call}),
-            )
+            made = terms_file({**receipt, "result_digest": event.output_digest, **call})
+            if len(made) > LARGEST_RECEIPT:
+                raise Refused(
+                    f"the receipt of call {event.call_id} (tool {event.name}) has {len(made)} bytes, "
+                    f"a ledger's have at most {LARGEST_RECEIPT}",
+                    hint="export the run as .loupe",
+                    reason="too_large",
+                )
+            yield receipt_name(event.call_id or ""), made
 
 
 def _bodies(recording: Recording) -> Iterator[bytes]:
