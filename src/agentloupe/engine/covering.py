@@ -55,10 +55,10 @@ def recorded_of(events: Sequence[Event]) -> dict[str, Json]:
     return {"coverage": coverage_of(events), "coverage_notes": notes, "snapshot": snapshot_of(events)}
 
 
-def unrecordable_in(value: Json) -> tuple[tuple[str, str], ...]:
-    """Paths and types of what `codecs` marked as unrecordable in a wire value."""
+def unrecordable_in(value: Json, text: bytes | None = None) -> tuple[tuple[str, str], ...]:
+    """Paths and types of what `codecs` marked as unrecordable in a wire value. `text`: its text, where that was made."""
     try:
-        if b'{"$unrecordable":' not in orjson.dumps(value):
+        if b'{"$unrecordable":' not in (orjson.dumps(value) if text is None else text):
             return ()
     except TypeError:
         pass  # integers beyond orjson's range: look at every part

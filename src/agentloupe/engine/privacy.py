@@ -133,7 +133,7 @@ def nothing_new_in(look: Look, rules: Rules) -> bool:
     """
     scrubber = rules.scrubber
     try:
-        if any(scrubber.means_something(name) for name in look.lists):
+        if not look.lists.keys().isdisjoint(scrubber.lists_by_name):
             return False
         if look.known is None and scrubber.scrub(look.rest, Found()) is not look.rest:
             return False

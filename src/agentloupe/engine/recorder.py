@@ -31,7 +31,7 @@ from agentloupe.ports.schedule.core import Schedule
 from agentloupe.ports.scribe import Entry, Scribe, Started, entries
 from agentloupe.ports.streams import Piece, Streamed
 from agentloupe.words.call import Attrs, Call, Kind, Outcome, OutcomeStatus
-from agentloupe.words.canonical import Json, digest, key_of
+from agentloupe.words.canonical import Json, digest, dumps, key_of
 from agentloupe.words.effects import HALF_DONE
 from agentloupe.words.errors import EffectRefused, LoupeError, Unrecordable
 from agentloupe.words.trace import TRACESTATE, TraceContext
@@ -164,10 +164,11 @@ class Recorder:
         took = _took(turn, perform)
         lost: Sequence[tuple[str, str]] = ()
         try:
-            output, lost = self._encode(turn.call, value)
-            self._lower_for(lost, f"result of {turn.call.name}")
+            output, text, lost = self._encode(turn.call, value)
+            if lost:
+                self._lower_for(lost, f"result of {turn.call.name}")
             status: OutcomeStatus = "unknown" if HALF_DONE in perform.facts else "ok"
-            self._close(turn, status, output, {**_facts(turn.call, output), **perform.facts}, took)
+            self._close(turn, status, output, {**_facts(turn.call, output), **perform.facts}, took, text)
         except Exception as fault:  # noqa: BLE001  # see decide
             self._trouble(fault)
         if lost and self._strict:
@@ -252,12 +253,12 @@ class Recorder:
         if turn.arriving is None:
             return
         try:
-            output, lost = self._encode(turn.call, streamed)
+            output, text, lost = self._encode(turn.call, streamed)
             self._lower_for(lost, f"result of {turn.call.name}")
             facts = {**_facts(turn.call, output), **perform.facts, **facts_of_stream(streamed)}
             if streamed.error is not None:
                 facts["error_class"] = error_name(streamed.error)
-            self._close(turn, status_of_stream(streamed), output, facts, took)
+            self._close(turn, status_of_stream(streamed), output, facts, took, text)
         except Exception as fault:  # noqa: BLE001  # see decide
             self._trouble(fault)
 
@@ -574,7 +575,9 @@ class Recorder:
         if turn.call.effect == "write" and self._refuse_writes:
             raise EffectRefused(f"write effect {turn.call.name!r} was not started: its intent could not be recorded")
 
-    def _close(self, turn: Turn, status: OutcomeStatus, output: Json, facts: Attrs, took: float) -> None:
+    def _close(
+        self, turn: Turn, status: OutcomeStatus, output: Json, facts: Attrs, took: float, text: bytes | None = None
+    ) -> None:
         if self._over:
             self._late(turn.call)
             return
@@ -596,7 +599,8 @@ class Recorder:
             self._going_on.pop(turn.place.call_id, None)
             self._streams.pop(turn.place.call_id, None)
             rest = None if turn.arriving is None else self._rest_of_stream(turn, turn.arriving, attrs)
-            closed = self._scribe.closed(call, turn.place, turn.key, outcome, ambient.now())
+            text = text if clean.value is output else None
+            closed = self._scribe.closed(call, turn.place, turn.key, outcome, ambient.now(), text=text)
             stored = self._book.append(closed if rest is None else entries([rest, closed]))
             if call.kind == "llm" and (status == "ok" or attrs.get("finish_reason")):
                 number = self._book.sequence if stored else None
@@ -627,7 +631,7 @@ class Recorder:
     def _made_of_read(self, turn: Turn, value: object, at: str) -> Entry:
         """The event of a read. The lock is held. Never raises."""
         try:
-            output, _ = self._encode(turn.call, value)
+            output, _, _ = self._encode(turn.call, value)
             return self._scribe.read(turn.call, turn.place, turn.key, output, at)
         except Exception as fault:  # noqa: BLE001  # see decide
             self._trouble(fault)
@@ -655,7 +659,8 @@ class Recorder:
         clean = scrub(dict(facts), self.rules).value if facts else None
         return clean if isinstance(clean, dict) else {}
 
-    def _encode(self, call: Call, value: object) -> tuple[Json, Sequence[tuple[str, str]]]:
+    def _encode(self, call: Call, value: object) -> tuple[Json, bytes | None, Sequence[tuple[str, str]]]:
+        """A result as JSON, its text where that was made on the way, and what of it could not be recorded."""
         try:
             output = call.encode(value)
         except Exception as fault:  # noqa: BLE001  # a codec that fails must not cost the call its record
@@ -663,7 +668,10 @@ class Recorder:
                 "limited_replay", f"the result of {call.name} could not be encoded ({error_name(fault)})"
             )
             output = codecs.encode(value).wire
-        return output, () if call.kind in _PLAIN_READS else unrecordable_in(output)
+        if call.kind in _PLAIN_READS:
+            return output, None, ()
+        text = dumps(output)
+        return output, text, unrecordable_in(output, text)
 
     def _scrubbed(self, value: Json, what: str) -> Scrubbed:
         clean = scrub(value, self.rules)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import orjson
 
@@ -21,6 +21,7 @@ from agentloupe.engine.credentials import (
     mark,
     words_of,
 )
+from agentloupe.words.canonical import SHARED_LISTS
 from agentloupe.words.jsontext import Json, dumps, loads
 
 __all__ = ["Found", "Scrubber", "dumps_like", "is_opaque", "shown"]
@@ -68,6 +69,8 @@ class Scrubber:
         self._clean: set[str] = set()
         self._chars = 0
         self._lists: tuple[_Memo, ...] = ()
+        self.lists_by_name = frozenset(name for name in SHARED_LISTS if self.means_something(name))
+        """Lists of a request that are treated by their name; none, unless a workspace says so."""
 
     def _own_shapes(self, patterns: Mapping[str, str]) -> list[Shape]:
         made: list[Shape] = []
@@ -123,13 +126,14 @@ class Scrubber:
         if depth > self.DEPTH:
             return self._deep(value, found)
         changed: dict[str, Json] | None = None
+        members = cast("Mapping[str, Any]", value)
         clean, removed, withheld = self._clean, found.removed, found.withheld
         names = tuple(value)
         rules, long, odd = self._plans.get(names) or self._plan_of(names)
-        for name, item, rule in zip(names, value.values(), rules):  # noqa: B905  # a strict zip takes longer
+        for name, item, rule in zip(names, members.values(), rules):  # noqa: B905  # a strict zip takes longer
             kind = item.__class__
             if rule is None:
-                if kind in _NO_TEXT or (kind is str and (item in clean or self._passes(cast("str", item)))):
+                if kind in _NO_TEXT or (kind is str and (item in clean or self._passes(item))):
                     continue
             elif rule is _OPAQUE and kind is str:
                 continue

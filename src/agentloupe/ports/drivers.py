@@ -17,7 +17,7 @@ from agentloupe.ports.places import Place, current, hooks
 from agentloupe.ports.protocols import Boundary, Perform, Serve
 from agentloupe.ports.schedule.core import Schedule
 from agentloupe.ports.schedule.lanes import Lane
-from agentloupe.ports.surroundings import Surroundings, entered, here, left
+from agentloupe.ports.surroundings import Surroundings, deeper, here, left
 from agentloupe.words.call import NO_TURN, Call, Kind
 
 __all__ = [
@@ -41,7 +41,7 @@ T = TypeVar("T")
 @contextmanager
 def performed(perform: Perform, kind: Kind = "other") -> Generator[None]:
     """The real thing behind a call is done inside; calls made there are its inner calls. For drivers of calls."""
-    token = _begin(perform, kind)
+    token = _begin(perform, kind, here())
     try:
         yield
     finally:
@@ -65,31 +65,33 @@ class _HasPlace:
 HasPlace = _HasPlace
 
 
-def _begin(perform: Perform, kind: Kind) -> Token[Surroundings | None]:
+def _begin(perform: Perform, kind: Kind, there: Surroundings | None) -> Token[Surroundings | None]:
     """Calls made while a call is performed are its inner calls, in a lane of their own below it, until it is reset."""
-    there = here()
     if there is None:
-        return entered(None)
+        return deeper(None)
     inner = kind != "agent" or there.inner  # a nested agent is run again, call by call
     at = perform.token
     if isinstance(at, _HasPlace):
         lane = Lane(f"{at.place.call_id}~", at.inner_calls, thread=threading.get_ident())
-        return entered(Surroundings(there.boundary, lane, at.place.span_id, perform, inner, there.home))
-    return entered(Surroundings(there.boundary, there.lane, there.span_id, perform, inner, there.home))
+        return deeper(Surroundings(there.boundary, lane, at.place.span_id, perform, inner, there.home))
+    return deeper(Surroundings(there.boundary, there.lane, there.span_id, perform, inner, there.home))
 
 
 def waits(request: Call) -> Schedule | None:
     """The schedule whose turns this call takes, if any. Plain reads and the program's own work take none."""
-    if request.kind in NO_TURN or "unseen" in request.attrs:
+    return _turns_of(request, here())
+
+
+def _turns_of(request: Call, there: Surroundings | None) -> Schedule | None:
+    if there is None or request.kind in NO_TURN or "unseen" in request.attrs:
         return None
-    there = here()
-    return there.schedule if there is not None else None
+    return there.schedule
 
 
-def _regain(boundary: Boundary) -> None:
+def _regain(there: Surroundings | None) -> None:
     """A thread that others were let past waits until it is its turn again."""
-    schedule: Schedule | None = getattr(boundary, "schedule", None)
-    if schedule is not None and schedule.baton and (there := here()) is not None and not there.inner:
+    schedule = there.schedule if there is not None else None
+    if schedule is not None and schedule.baton:
         schedule.regain_here()
 
 
@@ -170,34 +172,40 @@ class End:
 
 def call(request: Call, perform: Callable[[], T]) -> T:
     """Sends one call through the current boundary, or straight to the world where there is none."""
-    boundary = current()
+    there = here()
+    boundary = current() if there is None else there.boundary
     if boundary is None:
         return perform()
-    _regain(boundary)
+    _regain(there)
     decision = boundary.decide(request)
-    schedule = waits(request)
+    schedule = _turns_of(request, there)
     if isinstance(decision, Serve):
         return cast("T", served(decision, schedule))
-    return cast("T", in_turn(End(boundary, request, decision, schedule), perform))
+    return cast("T", _in_turn(End(boundary, request, decision, schedule), perform, there))
 
 
 async def acall(request: Call, perform: Callable[[], Awaitable[T]]) -> T:
     """Async twin of `call`."""
-    boundary = current()
+    there = here()
+    boundary = current() if there is None else there.boundary
     if boundary is None:
         return await perform()
     decision = boundary.decide(request)
-    schedule = waits(request)
+    schedule = _turns_of(request, there)
     if isinstance(decision, Serve):
         return cast("T", await aserved(decision, schedule))
-    return cast("T", await ain_turn(End(boundary, request, decision, schedule), perform))
+    return cast("T", await _ain_turn(End(boundary, request, decision, schedule), perform, there))
 
 
 def in_turn(end: End, perform: Callable[[], object]) -> object:
     """Performs a call and hands its end over in its turn; returns what the boundary made of it. For drivers of calls."""
-    if end.schedule is not None:
+    return _in_turn(end, perform, here())
+
+
+def _in_turn(end: End, perform: Callable[[], object], there: Surroundings | None) -> object:
+    if end.schedule is not None and end.schedule.baton:
         end.schedule.away()
-    token = _begin(end.perform, end.request.kind)
+    token = _begin(end.perform, end.request.kind, there)
     try:
         try:
             end.value = end.perform.instead() if end.perform.instead else perform()
@@ -221,8 +229,12 @@ def in_turn(end: End, perform: Callable[[], object]) -> object:
 
 async def ain_turn(end: End, perform: Callable[[], Awaitable[object]]) -> object:
     """Async twin of `in_turn`."""
+    return await _ain_turn(end, perform, here())
+
+
+async def _ain_turn(end: End, perform: Callable[[], Awaitable[object]], there: Surroundings | None) -> object:
     cancels = hooks().Cancels() if end.waits else None
-    token = _begin(end.perform, end.request.kind)
+    token = _begin(end.perform, end.request.kind, there)
     try:
         try:
             value = end.perform.instead() if end.perform.instead else await perform()

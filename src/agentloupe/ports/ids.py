@@ -48,27 +48,38 @@ def monotonic_ms() -> float:
     return time.perf_counter_ns() / 1e6
 
 
-class _Pool(threading.local):
+class _Pool:
     """Random hex digits of the operating system, fetched many at a time, since each system call costs more than an event."""
 
     DIGITS = 8192
+
+    __slots__ = ("at", "forks", "hex")
 
     def __init__(self) -> None:
         self.hex = ""
         self.at = 0
         self.forks = 0
 
-    def take(self, digits: int) -> str:
-        start, end = self.at, self.at + digits
-        if end > len(self.hex) or self.forks != _forks[0]:
-            self.hex, self.forks = os.urandom(max(digits, self.DIGITS) // 2 + 1).hex(), _forks[0]
-            start, end = 0, digits
-        self.at = end
-        return self.hex[start:end]
+
+class _Local(threading.local):
+    def __init__(self) -> None:
+        self.pool = _Pool()
 
 
-_pool = _Pool()
+_local = _Local()
 _forks = [0]
+
+
+def random_hex(digits: int) -> str:
+    """That many random hex digits."""
+    pool = _local.pool
+    start = pool.at
+    end = start + digits
+    if end > len(pool.hex) or pool.forks != _forks[0]:
+        pool.hex, pool.forks = os.urandom(max(digits, pool.DIGITS) // 2 + 1).hex(), _forks[0]
+        start, end = 0, digits
+    pool.at = end
+    return pool.hex[start:end]
 
 
 def _forked() -> None:
@@ -82,22 +93,25 @@ if hasattr(os, "register_at_fork"):
 
 def new_event_id() -> str:
     """A UUIDv7 (RFC 9562): 48 bits of milliseconds, then chance from the operating system."""
-    chance = _pool.take(19)
+    chance = random_hex(19)
     time_ms = time.time_ns() // 1_000_000
-    return f"{time_ms >> 16:08x}-{time_ms & 0xFFFF:04x}-7{chance[:3]}-{_VARIANT[chance[3]]}{chance[4:7]}-{chance[7:]}"
+    of, text = _millisecond[0]
+    if of != time_ms:
+        text = f"{time_ms >> 16:08x}-{time_ms & 0xFFFF:04x}-7"
+        _millisecond[0] = time_ms, text
+    return f"{text}{chance[:3]}-{_VARIANT[chance[3]]}{chance[4:7]}-{chance[7:]}"
+
+
+_millisecond: list[tuple[int, str]] = [(-1, "")]
+"""The last millisecond that an id was made in, and how its ids begin; see `_second`."""
 
 
 _VARIANT = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
 
 
-def random_hex(digits: int) -> str:
-    """That many random hex digits."""
-    return _pool.take(digits)
-
-
 def random_base32(digits: int) -> str:
     """That many random digits of Crockford's base 32, lower case."""
-    return "".join(_BASE32[byte & 31] for byte in bytes.fromhex(_pool.take(2 * digits)))
+    return "".join(_BASE32[byte & 31] for byte in bytes.fromhex(random_hex(2 * digits)))
 
 
 _BASE32 = "0123456789abcdefghjkmnpqrstvwxyz"

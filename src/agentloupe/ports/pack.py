@@ -195,8 +195,10 @@ class Packer:
         self._new: list[Body] = []
         self._longest = 0
 
-    def pack(self, value: Json, *, shared_lists: bool = False) -> Packed:
+    def pack(self, value: Json, *, shared_lists: bool = False, text: bytes | None = None) -> Packed:
         """Packs a value. With `shared_lists` its `SHARED_LISTS` are told by what they share with earlier ones.
+
+        `text`: the value's own (`dumps`), where the caller has made it already.
 
         Raises:
             TypeError: not JSON; the message names the path. ValueError: nested too deep.
@@ -205,7 +207,7 @@ class Packer:
             return self.request(value)[0]
         self._new = []
         try:
-            digest = self._body(self._inner(value, dumps(value), _LEVELS))
+            digest = self._body(self._inner(value, dumps(value) if text is None else text, _LEVELS))
         except Exception:
             self._take_back(self._known)
             raise
@@ -222,9 +224,10 @@ class Packer:
         """How a model request goes on from earlier ones. Nothing is made yet, so that what is new can be looked at first."""
         lists: dict[str, _Begun] = {}
         rest: dict[str, Json] = {}
-        for name, item in value.items():
+        members = cast("dict[str, Any]", value)
+        for name, item in members.items():
             if name in _LISTS and item.__class__ is list:
-                items = cast("list[Json]", item)
+                items: list[Json] = item
                 lists[name] = items, begun(items, self._known.get(name, ()))
             else:
                 rest[name] = item

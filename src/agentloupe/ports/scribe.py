@@ -41,6 +41,7 @@ _STREAMING: Mapping[str, tuple[str, str]] = {
 _ASIDE = ("sent", "broken")
 _NOTHING: Attrs = NO_ATTRS
 _ALLOWED = "tool.allowed"
+_STRENGTH: Mapping[Durability, int] = {"grouped": 0, "commit": 1, "full": 2}
 
 
 class Entry(NamedTuple):
@@ -180,8 +181,10 @@ class Scribe:
         draft = self._of(call, where, _STREAMING[call.kind][1], at, input_key=key, attrs=_NOTHING, bodies=named)
         return Entry((draft,), tuple(bodies), "grouped")
 
-    def closed(self, call: Call, where: Place, key: str, outcome: Outcome, at: str) -> Entry:
-        """What is written when a call has ended.
+    def closed(
+        self, call: Call, where: Place, key: str, outcome: Outcome, at: str, *, text: bytes | None = None
+    ) -> Entry:
+        """What is written when a call has ended. `text`: that of the output (`dumps`), where it was made already.
 
         The facts `sent` (a body that a client library changed) and `broken` (what ended a stream) become bodies. A
         streamed answer counts as an answer however it ended: what came of it is its output.
@@ -205,7 +208,7 @@ class Scribe:
             at,
             input_key=key,
             input_digest=input_digest,
-            output_digest=self._pack(outcome.output, bodies),
+            output_digest=self._pack(outcome.output, bodies, text=text),
             source=None if outcome.source == "live" else outcome.source,
             attrs=attrs,
             bodies=named,
@@ -375,8 +378,8 @@ class Scribe:
             attrs=attrs,
         )
 
-    def _pack(self, value: Json, bodies: list[Body], *, shared: bool = False) -> str:
-        packed = self.packer.pack(value, shared_lists=shared)
+    def _pack(self, value: Json, bodies: list[Body], *, shared: bool = False, text: bytes | None = None) -> str:
+        packed = self.packer.pack(value, shared_lists=shared, text=text)
         bodies.extend(packed.bodies)
         return packed.digest
 
@@ -389,11 +392,12 @@ def _intent(attrs: Attrs) -> Attrs:
 
 def entries(parts: Sequence[Entry]) -> Entry:
     """Several entries as one; the strongest durability wins."""
-    order: tuple[Durability, ...] = ("grouped", "commit", "full")
+    drafts: list[Draft] = []
+    bodies: list[Body] = []
     strongest: Durability = "grouped"
-    drafts = tuple(draft for part in parts for draft in part.drafts)
-    bodies = tuple(body for part in parts for body in part.bodies)
     for part in parts:
-        if order.index(part.durability) > order.index(strongest):
+        drafts += part.drafts
+        bodies += part.bodies
+        if _STRENGTH[part.durability] > _STRENGTH[strongest]:
             strongest = part.durability
-    return Entry(drafts, bodies, strongest)
+    return Entry(tuple(drafts), tuple(bodies), strongest)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from contextvars import Context, ContextVar, Token
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from agentloupe.ports.protocols import Boundary, Perform
     from agentloupe.ports.schedule.core import Schedule
 
-__all__ = ["Home", "Surroundings", "entered", "here", "hook", "left", "of_context", "replaced", "set_home"]
+__all__ = ["Home", "Surroundings", "deeper", "entered", "here", "hook", "left", "of_context", "replaced", "set_home"]
 
 
 class Home:
@@ -126,10 +126,17 @@ def entered(there: Surroundings | None) -> Token[Surroundings | None]:
     return _current.set(there)
 
 
+def deeper(there: Surroundings | None) -> Token[Surroundings | None]:
+    """`entered`, for what was made from where the code stands (`here`) and so is at home as that is."""
+    return _current.set(there)
+
+
 def left(token: Token[Surroundings | None]) -> None:
     """Back to where it was. Code that is closed from elsewhere (a task nobody waits for) takes its context with it."""
-    with suppress(ValueError):
+    try:  # noqa: SIM105  # at every call: `suppress` takes as long as the reset itself
         _current.reset(token)
+    except ValueError:
+        pass
 
 
 @contextmanager

@@ -25,7 +25,7 @@ from typing import Final, Protocol
 
 import orjson
 
-from agentloupe.words.jsontext import PLAIN, Json, Known, begun, dumps, loads, nonfinite_text, tree_types, write
+from agentloupe.words.jsontext import Json, Known, begun, dumps, loads, nonfinite_text, plain, write
 
 __all__ = [
     "FORM",
@@ -59,8 +59,7 @@ def canonical(value: Json) -> bytes:
         TypeError: something in it is no JSON value (a tuple, a subclass of str ...); the message names the path.
         ValueError: nested deeper than `jsontext.MAX_DEPTH`.
     """
-    types = tree_types(value, _printed_alike)
-    if types is not None and types <= PLAIN:
+    if plain(value, _printed_alike):
         try:
             text = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
         except TypeError:
@@ -167,8 +166,7 @@ def hashed(canonicals: Iterable[bytes], after: ListHash | None = None) -> ListHa
 
 def both_forms(value: Json) -> tuple[bytes, bytes]:
     """The canonical form and the exact text (`dumps`) of a value, for one look at it. Raises like `canonical`."""
-    types = tree_types(value, _printed_alike)
-    if types is not None and types <= PLAIN:
+    if plain(value, _printed_alike):
         try:
             text = orjson.dumps(value)
             sorted_text = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
@@ -185,8 +183,7 @@ def canonicals(items: list[Json], text: bytes) -> list[bytes]:
 
     Raises like `canonical`.
     """
-    types = tree_types(items, _printed_alike)
-    if types is not None and types <= PLAIN and (text.isascii() or not _beyond_bmp(text)):
+    if plain(items, _printed_alike) and (text.isascii() or not _beyond_bmp(text)):
         try:
             return [orjson.dumps(item, option=orjson.OPT_SORT_KEYS) for item in items]
         except TypeError:

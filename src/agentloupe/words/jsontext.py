@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from decimal import Decimal
 from itertools import chain
 from math import isfinite, isinf, isnan
-from typing import Generic, NamedTuple, Never, TypeAlias, TypeVar, cast
+from typing import Any, Generic, NamedTuple, Never, TypeAlias, TypeVar, cast
 
 import orjson
 
@@ -28,8 +28,8 @@ __all__ = [
     "int_text",
     "loads",
     "nonfinite_text",
+    "plain",
     "quoted",
-    "tree_types",
     "trusted",
     "write",
 ]
@@ -43,10 +43,10 @@ MAX_DEPTH = 1000
 PLAIN: frozenset[type] = frozenset({dict, list, str, int, bool, type(None), float})
 """The types of a JSON value; subclasses are something else."""
 
-_TEXT: frozenset[type] = frozenset({str})
+_LEAF_TYPES: frozenset[type] = frozenset({str, int, bool, type(None)})
 _CONTAINERS = frozenset({dict, list})
-_NOT_FLAT = _CONTAINERS | {float}
-_FEW = 12
+_FEW = 200
+"""Values up to which a tree is looked through one by one."""
 _ORJSON_DEPTH = 250
 _MANY_NODES = 2_000_000
 
@@ -73,47 +73,50 @@ class JsonFault(ValueError):
 _Floats = Callable[[Iterable[float]], bool]
 
 
-def tree_types(value: object, floats: _Floats) -> set[type] | None:
-    """The exact types in a tree of lists and dicts (dict keys apart).
+def plain(value: object, floats: _Floats) -> bool:
+    """Whether a tree of lists and dicts (dict keys apart) holds nothing but JSON's own types, exactly.
 
-    Returns `None` when the tree is deeper or larger than the short way is good for, or when `floats`, asked about the
-    floats of each part, says no.
+    `False` too when the tree is deeper or larger than the short way is good for, or when `floats`, asked about all floats
+    of a part, says no.
     """
-    seen: set[type] = {type(value)}
-    todo: list[object] = [value]
-    if not seen & _CONTAINERS:
-        return seen if type(value) is not float or floats([value]) else None
-    for _ in range(_FEW):  # one container after another: the quickest for small trees
-        inside = todo.pop()
-        values = cast("dict[object, object]", inside).values() if type(inside) is dict else cast("list[object]", inside)
-        types = set(map(type, values))
-        seen |= types
-        if types & _NOT_FLAT:
-            if float in types and not floats([v for v in values if type(v) is float]):
-                return None
-            todo += [v for v in values if type(v) in _CONTAINERS]
-        if not todo:
-            return seen
-        if len(todo) > _FEW:
-            break
-    return _types_by_level(todo, seen, floats)
+    kind = type(value)
+    if kind not in _CONTAINERS:
+        return kind in _LEAF_TYPES or (kind is float and floats((cast("float", value),)))
+    todo: list[Any] = [value]
+    found: list[Any] = []
+    left = _FEW
+    for at, inside in enumerate(todo):  # it grows meanwhile; the quickest for small trees
+        left -= len(inside)
+        if left < 0:
+            return floats(found) and _plain_by_level(todo[at:], floats)
+        items: Iterable[object] = inside.values() if inside.__class__ is dict else inside
+        for item in items:
+            kind = type(item)
+            if kind is str or kind is int:
+                continue
+            if kind is dict or kind is list:
+                todo.append(item)
+            elif kind is float:
+                found.append(item)
+            elif kind not in _LEAF_TYPES:
+                return False
+    return not found or floats(found)
 
 
-def _types_by_level(level: list[object], seen: set[type], floats: _Floats) -> set[type] | None:
+def _plain_by_level(level: list[object], floats: _Floats) -> bool:
     """The same for large trees, all values of one depth at a time, at the speed of C."""
     nodes = 0
     for _ in range(_ORJSON_DEPTH):
         types = set(map(type, level))
-        seen |= types
-        if float in types and not floats([v for v in level if type(v) is float]):
-            return None
+        if not types <= PLAIN or (float in types and not floats([v for v in level if type(v) is float])):
+            return False
         if dict not in types and list not in types:
-            return seen
+            return True
         level = _below(level, types)
         nodes += len(level)
         if nodes > _MANY_NODES:
-            return None
-    return None
+            return False
+    return False
 
 
 def _below(level: list[object], types: set[type]) -> list[object]:
@@ -151,8 +154,7 @@ def dumps(value: Json) -> bytes:
         TypeError: something in it is no JSON value; the message names the path.
         ValueError: nested deeper than `MAX_DEPTH`.
     """
-    types = _TEXT if type(value) is str else tree_types(value, _all_finite)
-    if types is not None and types <= PLAIN:
+    if type(value) is str or plain(value, _all_finite):
         try:
             return orjson.dumps(value)
         except TypeError:
@@ -191,7 +193,7 @@ def trusted(value: list[Json] | dict[str, Json]) -> bytes | None:
         text = orjson.dumps(value, option=_NO_FOREIGN)
     except TypeError:
         return None
-    return None if b"null" in text and tree_types(value, _all_finite) is None else text
+    return None if b"null" in text and not plain(value, _all_finite) else text
 
 
 def begun(items: list[Json], known: Iterable[K]) -> Begun[K]:
@@ -214,7 +216,7 @@ def begun(items: list[Json], known: Iterable[K]) -> Begun[K]:
                 break  # nothing longer can begin it
     start, nulls = (len(found.inside), found.nulls) if found else (0, False)
     nulls = nulls or text.find(b"null", start) >= 0
-    if nulls and tree_types(items, _all_finite) is None:
+    if nulls and not plain(items, _all_finite):
         return Begun(None, None, nulls=True)
     return Begun(text, found, nulls)
 

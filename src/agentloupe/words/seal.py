@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final, Literal, cast
+from typing import Final, Literal
 
 import orjson
 
@@ -76,44 +76,8 @@ def link(prev_hash: str, envelope: Mapping[str, Json]) -> str:
 
 
 def sealed_form(envelope: Mapping[str, Json]) -> bytes:
-    """The canonical form of an envelope without the two hashes.
-
-    Most envelopes are texts and integers with a few small objects; for those, sorted as they are, orjson writes the
-    canonical form: it differs only on some floats, on keys beyond the BMP, and on what it refuses.
-    """
-    if _printed_alike(envelope, _FLAT_INSIDE):
-        try:
-            text = orjson.dumps(envelope, option=orjson.OPT_SORT_KEYS)
-        except TypeError:
-            return canonical(dict(envelope))
-        if text.isascii():
-            return text
+    """The canonical form of an envelope without the two hashes. Raises like `canonical`."""
     return canonical(dict(envelope))
-
-
-def _printed_alike(held: Mapping[str, Json], levels: int) -> bool:
-    """Whether an object holds nothing but texts, integers, floats that print alike, and objects and lists of such.
-
-    `levels`: how deep objects and lists may lie inside.
-    """
-    for value in held.values():
-        kind = type(value)
-        if kind is str or kind is int:
-            continue
-        if kind is float:
-            if not 1e-4 <= abs(cast("float", value)) < 1e16 or cast("float", value).is_integer():
-                return False
-        elif kind is dict or kind is list:
-            inside = cast("dict[str, Json]", value) if kind is dict else dict(enumerate(cast("list[Json]", value)))
-            if not levels or not _printed_alike(cast("Mapping[str, Json]", inside), levels - 1):
-                return False
-        elif value is not None and kind is not bool:
-            return False
-    return True
-
-
-_FLAT_INSIDE: Final = 4
-"""Facts of a call lie three deep: the tries of a request, each with its own."""
 
 
 def read_sealed(text: bytes) -> tuple[Json, bool]:
