@@ -82,6 +82,8 @@ class Server(ABC):
 
     title: str
     healthy = "/healthz"
+    list_at: tuple[int, int]
+    """A point of its page's list of steps, in a window of 1440 by 900 pixels."""
 
     def __init__(self, folder: Path, steps: int, runs: int) -> None:
         self.folder, self.steps, self.runs = folder, steps, runs
@@ -112,6 +114,10 @@ class Server(ABC):
     @abstractmethod
     def listed(self) -> int:
         """Asks for a page of the list; how many came."""
+
+    @abstractmethod
+    def page(self) -> str:
+        """The address at which a browser opens the long run."""
 
     def start(self) -> float:
         """Seconds from the command to healthy, by the clock.
@@ -179,6 +185,7 @@ class Ours(Server):
     """`agentloupe serve`. Each time another run is opened, which it has never looked at: it keeps the last ones."""
 
     title = "Agent Loupe"
+    list_at = 700, 500
 
     def __init__(self, folder: Path, steps: int, runs: int, opened: int) -> None:
         super().__init__(folder, steps, runs)
@@ -214,6 +221,9 @@ class Ours(Server):
 
     def listed(self) -> int:
         return len(self._get(f"/api/runs?limit={PAGE}")["items"])
+
+    def page(self) -> str:
+        return self._at(f"/runs/{next(self._fresh)}?token=bench")
 
     def _get(self, path: str) -> Any:
         return self.ask(path, authorization="Bearer bench")
@@ -267,6 +277,7 @@ class Phoenix(Peer):
     """Spans in through its JSON call; headers and lists by GraphQL, as its page does, the whole through REST."""
 
     name, title = "phoenix", "Phoenix"
+    list_at = 500, 500
 
     def command(self) -> list[str]:
         self.program("phoenix")
@@ -300,6 +311,9 @@ class Phoenix(Peer):
     def listed(self) -> int:
         return len(self._graph(_LISTED, first=PAGE)["spans"]["edges"])
 
+    def page(self) -> str:
+        return self._at(f"/projects/UHJvamVjdDox/traces/{1:032x}")
+
     def _graph(self, query: str, **variables: object) -> Any:
         got = self.ask("/graphql", {"query": query, "variables": variables})
         assert "errors" not in got, got
@@ -324,6 +338,7 @@ class Mlflow(Peer):
 
     name, title = "mlflow", "MLflow"
     healthy = "/health"
+    list_at = 130, 500
 
     def command(self) -> list[str]:
         # One worker: the default is four, whose parent ends each that does not answer within 5 s and starts it anew.
@@ -352,6 +367,9 @@ class Mlflow(Peer):
         where = {"type": "MLFLOW_EXPERIMENT", "mlflow_experiment": {"experiment_id": "0"}}
         asked = {"locations": [where], "max_results": PAGE, "order_by": ["timestamp_ms DESC"]}
         return len(self.ask("/ajax-api/3.0/mlflow/traces/search", asked)["traces"])
+
+    def page(self) -> str:
+        return self._at(f"/#/experiments/0/traces?selectedEvaluationId=tr-{1:032x}")
 
     @staticmethod
     def _span(span: Span) -> dict[str, Any]:

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from agentloupe.server.app import PAGE
 from bench.agents import model_and_tool, recorded
-from bench.browser import browsing, chromium
+from bench.browser import browsing, chromium, longest_task, wheel
 from bench.context import Context
 from bench.figures import NOT_INSTALLED, Figure, Found
 from bench.rows.request import STEPS
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Page
 
-TASK: Final = "RunTask"
-"""What Chromium calls a task of a thread in a trace."""
-_WHEEL: Final = 40
 _AT_END: Final = "(t => t.scrollTop + t.clientHeight > t.scrollHeight - 400)(document.querySelector('#transcript'))"
 
 
@@ -46,24 +42,10 @@ def _opened(page: Page, address: str, run: str) -> float:
     return float(shown.json_value())
 
 
-def _longest(browser: Browser, page: Page) -> float:
-    """Milliseconds of processor time of the longest task of the page's main thread while it is scrolled to its end."""
-    page.locator("#transcript").hover()
-    browser.start_tracing(page=page, categories=["toplevel", "disabled-by-default-devtools.timeline", "__metadata"])
-    for _ in range(_WHEEL):
-        page.mouse.wheel(0, 1200)
-        page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+def _to_its_end(page: Page) -> None:
+    wheel(page)
     page.keyboard.press("End")
     page.wait_for_function(_AT_END)
-    trace: list[dict[str, Any]] = json.loads(browser.stop_tracing())["traceEvents"]
-    names = {(e["pid"], e["tid"]): e["args"]["name"] for e in trace if e["name"] == "thread_name"}
-    tasks = [
-        e.get("tdur", e["dur"])
-        for e in trace
-        if e["name"] == TASK and "dur" in e and names.get((e["pid"], e["tid"])) == "CrRendererMain"
-    ]
-    assert len(tasks) > _WHEEL, "the trace holds no tasks of the page"
-    return max(tasks) / 1e3
 
 
 def measure(context: Context) -> Found:
@@ -82,7 +64,8 @@ def measure(context: Context) -> Found:
             with browsing() as browser:
                 page = browser.new_page(viewport={"width": 1440, "height": 900}, bypass_csp=True)
                 opened.append(_opened(page, address, run))
-                longest.append(_longest(browser, page))
+                page.locator("#transcript").hover()
+                longest.append(longest_task(browser, page, _to_its_end))
     found = Found()
     for name, taken, target, note in (
         ("opened, to its first card", opened, 1000.0, "in a new browser, by the clock of the page"),

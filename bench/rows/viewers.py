@@ -7,9 +7,12 @@ from contextlib import ExitStack
 from functools import partial
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
+from typing import Final, NamedTuple
 
 from packaging.requirements import Requirement
 
+from agentloupe.server.app import PAGE
+from bench.browser import browsing, chromium, longest_task, wheel
 from bench.context import Context
 from bench.figures import NOT_INSTALLED, Figure, Found, Peer
 from bench.peers import Absent, servers
@@ -19,6 +22,20 @@ from bench.timing import Batch, by_turns
 _STEPS = 1000
 """Of the run that is opened: as many as one answer of Phoenix or of ours holds."""
 _RUNS = 100
+_SHOWN: Final = "document.body.textContent.includes('look_up') && performance.now()"
+"""Asked in every frame: the time since the address was asked for, once a step of the tool can be read."""
+_STILL: Final = """new Promise(done => {
+  let before = 0, same = 0
+  const look = () => {
+    const now = document.querySelectorAll('*').length
+    same = now === before ? same + 1 : 0
+    before = now
+    same === 60 ? done() : requestAnimationFrame(look)
+  }
+  look()
+})"""
+"""Nothing was added for 60 frames. One of the pages asks its server for ever, so its network is never idle."""
+_PATIENCE_MS: Final = 120_000
 
 
 def _installed_mb() -> float:
@@ -77,7 +94,7 @@ def _ready(server: Server) -> float:
 def measure(context: Context) -> Found:
     """Starts one after another; then all of them run, and are asked by turns."""
     steps, runs = context.size(_STEPS, 100) - 1, context.size(_RUNS, servers.PAGE)
-    ours = servers.Ours(context.path("ours"), steps, runs, opened=2 * (context.few + 1))
+    ours = servers.Ours(context.path("ours"), steps, runs, opened=2 * (context.few + 1) + context.few)
     others = _Others([kind(context.path(kind.name), steps, runs) for kind in (servers.Phoenix, servers.Mlflow)])
     with ExitStack() as stack:
         for one in (ours, *others.there):
@@ -111,7 +128,79 @@ def measure(context: Context) -> Found:
         for name, ask, count, note in asked:
             context.say(f"asking for {name}")
             found.figures.append(_asked(context, ours, others, name, ask, count, note))
+        if chromium() is None or not (PAGE / "index.html").is_file():
+            context.say(f"a browser, or the built page, is {NOT_INSTALLED}: no page is opened")
+        else:
+            context.say("opening the pages")
+            found.figures += _in_a_browser(context, ours, others, steps)
     return found
+
+
+class _Seen(NamedTuple):
+    """What a page took in a new browser."""
+
+    opened_ms: float
+    came_kb: float
+    elements: int
+    longest_ms: float
+
+
+def _seen(server: Server) -> _Seen:
+    """Opens the long run until a step's name stands there, and scrolls through its steps."""
+    with browsing() as browser:
+        page = browser.new_page(viewport={"width": 1440, "height": 900}, bypass_csp=True)
+        came: list[float] = []
+        wire = page.context.new_cdp_session(page)
+        wire.send("Network.enable")
+        wire.on("Network.loadingFinished", lambda done: came.append(done["encodedDataLength"]))
+        page.goto(server.page())
+        shown = page.wait_for_function(_SHOWN, timeout=_PATIENCE_MS)
+        opened, kilobytes = float(shown.json_value()), sum(came) / 1e3
+        page.evaluate(_STILL)
+        page.mouse.move(*server.list_at)
+        longest = longest_task(browser, page, wheel)
+        return _Seen(opened, kilobytes, page.evaluate("document.querySelectorAll('*').length"), longest)
+
+
+def _in_a_browser(context: Context, ours: Server, others: _Others, steps: int) -> list[Figure]:
+    """Each page some times by turns, each time in a new browser."""
+    taken: dict[str, list[_Seen]] = {ours.title: []}
+    said: dict[str, Peer] = {}
+
+    def once(one: Server) -> float:
+        from playwright.sync_api import Error
+
+        try:
+            taken.setdefault(one.title, []).append(_seen(one))
+        except Error as wrong:
+            raise Late(str(wrong).partition("\n")[0]) from wrong
+        return 0.0
+
+    for _ in range(context.few):
+        once(ours)
+        said |= {peer.name: peer for peer in others.measured(once)}
+
+    def figure(name: str, unit: str, of: Callable[[_Seen], float], note: str) -> Figure:
+        values = sorted(map(of, taken[ours.title]))
+        peers = [
+            Peer(name, min(map(of, taken[name]))) if peer.value is not None else peer for name, peer in said.items()
+        ]
+        return Figure(
+            row="viewers",
+            name=f"{steps} steps in a browser: {name}",
+            unit=unit,
+            measured=values[0],
+            median=values[len(values) // 2],
+            peers=peers,
+            note=note,
+        )
+
+    return [
+        figure("until the name of a tool's step stands on the page", "ms", lambda s: s.opened_ms, "a new browser"),
+        figure("what came over the wire until then", "kB", lambda s: s.came_kb, ""),
+        figure("longest task while 48,000 pixels are scrolled", "ms", lambda s: s.longest_ms, "of the main thread"),
+        figure("elements that the page holds then", "", lambda s: s.elements, ""),
+    ]
 
 
 def _asked(
