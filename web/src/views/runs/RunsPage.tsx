@@ -6,6 +6,7 @@ import { usePages } from '../../api/pages';
 import type { Run } from '../../api/types';
 import { zone } from '../../base/format';
 import { type Hint, useKeys } from '../../base/keys';
+import { lift, reveal, TALL, TALLEST } from '../../base/tall';
 import { useWords } from '../../base/words';
 import { FILTERS, type RunsSearch } from '../../model/addresses';
 import { Icon } from '../../widgets/Icon';
@@ -20,6 +21,7 @@ import { RunRow } from './RunRow';
 
 const route = getRouteApi('/runs');
 const ROW = 36;
+const HEAD = 29;
 const PAGE = 100;
 const POLL = 3000;
 const HINTS: readonly Hint[] = [
@@ -89,7 +91,8 @@ function List({ search, selected, onSelect, onCompare, importer, children }: Lis
     every: atTop && POLL,
   });
   const total = pages.total ?? 0;
-  const rows = useVirtualizer({
+  const rows = useVirtualizer<HTMLDivElement, HTMLDivElement>({
+    ...TALL,
     count: total,
     getScrollElement: () => pane.current,
     estimateSize: () => ROW,
@@ -100,22 +103,25 @@ function List({ search, selected, onSelect, onCompare, importer, children }: Lis
   const [first, last] = [items[0]?.index ?? 0, items.at(-1)?.index ?? 0];
   const { look } = pages;
   useEffect(() => look(first, last), [look, first, last]);
-  const go = (by: number) => {
-    const next = Math.max(0, Math.min(total - 1, current + by));
+  const go = (to: number) => {
+    const next = Math.max(0, Math.min(total - 1, to));
     setCurrent(next);
-    rows.scrollToIndex(next);
+    reveal(rows, next, ROW, HEAD);
   };
   const run = pages.at(current);
   useKeys({
-    j: () => go(1),
-    k: () => go(-1),
-    ArrowDown: () => go(1),
-    ArrowUp: () => go(-1),
+    j: () => go(current + 1),
+    k: () => go(current - 1),
+    ArrowDown: () => go(current + 1),
+    ArrowUp: () => go(current - 1),
+    Home: () => go(0),
+    End: () => go(total - 1),
     x: () => run && onSelect(run.id),
     c: onCompare,
     Enter: () => run && void navigate({ to: '/runs/$id', params: { id: run.id }, search: {} }),
   });
-  const shown = inView(pane.current, total);
+  const shown = inView(pane.current, rows.scrollOffset ?? 0, total);
+  const lifted = lift(rows);
   return (
     <>
       <div className="hd">
@@ -142,7 +148,7 @@ function List({ search, selected, onSelect, onCompare, importer, children }: Lis
           {pages.total === 0 && <Nothing search={search} />}
           <div role="table" aria-label={t('runs.title')} aria-rowcount={total + 1} hidden={total === 0}>
             <Head />
-            <div role="rowgroup" className="rows" style={{ height: rows.getTotalSize() }}>
+            <div role="rowgroup" className="rows" style={{ height: Math.min(rows.getTotalSize(), TALLEST) }}>
               {items.map(item => {
                 const found = pages.at(item.index);
                 return (
@@ -151,7 +157,7 @@ function List({ search, selected, onSelect, onCompare, importer, children }: Lis
                     role="row"
                     aria-rowindex={item.index + 2}
                     className={`rr ${found && selected.includes(found.id) ? 'sel' : ''} ${item.index === current ? 'cur' : ''}`}
-                    style={{ transform: `translateY(${item.start}px)` }}
+                    style={{ transform: `translateY(${item.start - lifted}px)` }}
                     onMouseDown={() => setCurrent(item.index)}
                   >
                     {found ? (
@@ -186,10 +192,10 @@ function List({ search, selected, onSelect, onCompare, importer, children }: Lis
 }
 
 /** Numbers of the first and the last row that can be seen, from 1. */
-function inView(pane: HTMLElement | null, total: number): readonly [number, number] {
+function inView(pane: HTMLElement | null, offset: number, total: number): readonly [number, number] {
   if (!pane) return [Math.min(1, total), total];
-  const first = Math.floor(pane.scrollTop / ROW);
-  return [Math.min(first + 1, total), Math.min(total, Math.floor((pane.scrollTop + pane.clientHeight - ROW) / ROW))];
+  const first = Math.floor(offset / ROW);
+  return [Math.min(first + 1, total), Math.min(total, Math.floor((offset + pane.clientHeight - HEAD) / ROW))];
 }
 
 function Selection({ selected, onCompare }: { readonly selected: readonly string[]; readonly onCompare: () => void }) {
