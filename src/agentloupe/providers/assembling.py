@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from agentloupe.ports.streams import Streamed
-from agentloupe.providers import assemble_anthropic, assemble_chat, assemble_responses
+from agentloupe.providers import assemble_anthropic, assemble_chat, assemble_gemini, assemble_responses
 from agentloupe.providers.sse import DONE, events_in, objects_in
 from agentloupe.words.canonical import Json
 
@@ -38,7 +38,7 @@ class _Dialect:
 
 _DIALECTS = tuple(
     _Dialect(module.speaks, module.assemble, module.last, module.says)
-    for module in (assemble_chat, assemble_responses, assemble_anthropic)
+    for module in (assemble_chat, assemble_responses, assemble_anthropic, assemble_gemini)
 )
 
 

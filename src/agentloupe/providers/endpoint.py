@@ -6,7 +6,7 @@
 
 Nothing is retried, renamed, dropped or added: what a provider refuses is reported as it refused it. Built on the
 standard library, since a fork needs no client library. A dialect is where a request goes and how the key is shown:
-chat completions, OpenAI Responses, or Anthropic messages, by their public API references.
+chat completions, OpenAI Responses, Anthropic messages or Gemini, by their public API references.
 """
 
 from __future__ import annotations
@@ -48,7 +48,12 @@ _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 _START = "start a model server there, or set LLM_BASE_URL; `agentloupe demo --model local` starts a small one by itself"
 
 
-_PATHS: Mapping[Form, str] = {"chat": "/chat/completions", "responses": "/responses", "anthropic": "/messages"}
+_PATHS: Mapping[Form, str] = {
+    "chat": "/chat/completions",
+    "responses": "/responses",
+    "anthropic": "/messages",
+    "gemini": "/models",  # and behind it the model, which stands in no body
+}
 _ANTHROPIC_VERSION = "2023-06-01"
 _BETAS: Mapping[Form, str] = {"anthropic": "anthropic-beta", "responses": "openai-beta"}
 """The header that names betas of an API."""
@@ -60,11 +65,12 @@ class Endpoint:
 
     Attributes:
         base_url: up to and without `/chat/completions` (or `/messages`, `/responses`), for instance
-            `https://api.openai.com/v1`.
-        api_key: sent as a bearer token (Anthropic: as `x-api-key`), if there is one; in no message and no printed form.
+            `https://api.openai.com/v1`; of Gemini without `/models`.
+        api_key: sent as a bearer token (Anthropic: as `x-api-key`, Gemini: as `x-goog-api-key`), if there is one; in no
+            message and no printed form.
         timeout: seconds to connect, and seconds between two parts of an answer.
         headers: further headers.
-        dialect: the form that is spoken there (`chat`, `anthropic`, `responses`); `None`: whatever it is asked in, chat
+        dialect: the form that is spoken there (`chat`, `anthropic`, `responses`, `gemini`); `None`: whatever it is asked in, chat
             completions where nobody says.
     """
 
@@ -108,7 +114,7 @@ class Endpoint:
         return response_facts(response)
 
     def send(self, request: Mapping[str, Json]) -> Answer:
-        """Sends one request body, once; its member `extra_query`, as recordings hold it, goes into the URL.
+        """Sends one request body, once; its member `extra_query`, as recordings hold it, and Gemini's model go into the URL.
 
         Raises:
             ModelUnreachable: nobody answers there, or the connection broke.
@@ -118,7 +124,10 @@ class Endpoint:
         began = monotonic_ms()
         asked = dict(request)
         query = asked.pop(QUERY, None)
-        status, headers, body = self._exchange(dumps(asked), query if isinstance(query, dict) else {})
+        url = self.url
+        if self.dialect == "gemini":
+            url += f"/{urllib.parse.quote(_model_in(asked), safe='')}:generateContent"
+        status, headers, body = self._exchange(url, dumps(asked), query if isinstance(query, dict) else {})
         tries: list[Json] = [{"status": status, "started_ms": 0.0, "ms": round(monotonic_ms() - began, 3)}]
         if status >= 400:
             raise _refused(status, headers, self._without_key(body), self.dialect)
@@ -129,7 +138,7 @@ class Endpoint:
             facts["request_id"] = request_id
         return Answer(response=response, facts=facts)
 
-    def _exchange(self, body: bytes, query: Mapping[str, Json]) -> tuple[int, Mapping[str, str], bytes]:
+    def _exchange(self, url: str, body: bytes, query: Mapping[str, Json]) -> tuple[int, Mapping[str, str], bytes]:
         """(status, headers with names in lower case, body)."""
         head = {
             "content-type": "application/json",
@@ -139,7 +148,7 @@ class Endpoint:
             **passed_on(),
             **{name.lower(): value for name, value in self.headers.items()},
         }
-        url = f"{self.url}?{urllib.parse.urlencode(query, doseq=True)}" if query else self.url
+        url = f"{url}?{urllib.parse.urlencode(query, doseq=True)}" if query else url
         asked = urllib.request.Request(url, body, head, method="POST")  # noqa: S310  # http or https, see __post_init__
         try:
             with self._open(asked) as reply:
@@ -151,6 +160,8 @@ class Endpoint:
         if self.dialect == "anthropic":
             key = {"x-api-key": self.api_key} if self.api_key else {}
             return {"anthropic-version": _ANTHROPIC_VERSION, **key}
+        if self.dialect == "gemini":
+            return {"x-goog-api-key": self.api_key} if self.api_key else {}
         return {"authorization": f"Bearer {self.api_key}"} if self.api_key else {}
 
     def _open(self, asked: urllib.request.Request) -> Any:
@@ -195,6 +206,14 @@ class Endpoint:
                 reason="malformed_answer",
             )
         return cast("dict[str, Json]", value)
+
+
+def _model_in(asked: dict[str, Json]) -> str:
+    """Takes the model out of a request. Raises `ConfigError` where it names none."""
+    model = asked.pop("model", None)
+    if not isinstance(model, str) or not model:
+        raise ConfigError("the request names no model, which Gemini wants in its address", hint="--model, or LLM_MODEL")
+    return model
 
 
 def _is_address(url: str) -> bool:

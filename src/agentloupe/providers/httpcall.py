@@ -18,7 +18,7 @@ from agentloupe.providers.httpstream import told
 from agentloupe.providers.sending import Sending, on_its_way, trace_into
 from agentloupe.words.call import Attrs, Call
 from agentloupe.words.canonical import Json
-from agentloupe.words.errors import NotRebuildable
+from agentloupe.words.errors import ForkRefused, NotRebuildable
 from agentloupe.words.exchange import parsed
 
 __all__ = ["HttpCall", "json_bytes"]
@@ -81,6 +81,12 @@ class HttpCall:
         def again(asked: Json) -> object:
             body = dict(cast("dict[str, Json]", asked))
             query = body.pop(chat.QUERY, None) or {}
+            if "model" in body and "model" not in self._body:
+                raise ForkRefused(
+                    f"the program names its model in the URL ({endpoint}), which a fork does not change",
+                    hint="fork it with the generic loop (--engine generic), or change the model in the code",
+                    reason="model_in_url",
+                )
             known = query_asked(self._query)
             if not isinstance(query, dict) or query == _told(known):
                 return resend(body, None)

@@ -17,6 +17,7 @@ from agentloupe.engine.tape import RecordedCall
 from agentloupe.ports import ambient, codecs
 from agentloupe.ports.ambient import Lane
 from agentloupe.ports.protocols import Opening, Provider
+from agentloupe.providers.chat import QUERY
 from agentloupe.verbs.models import Chosen, Pace, chosen_endpoint, model_behind
 from agentloupe.words.call import Effect
 from agentloupe.words.canonical import Json, key_of
@@ -134,7 +135,7 @@ class LoopFork:
         """Who is asked. Names of new model steps follow the recorded convention, so that a comparison lines them up."""
         pace = Pace(self._parts.patience, plan.cancel, plan.watch, plan.run_id)
         model = model_behind(provider, self._parts.form, self._call.attrs.get("beta"), pace)
-        recorded, asked = self._call.name, self._request.get("model")
+        recorded, asked = self._call.name, self._request.get("model") or self._call.attrs.get("model")
         if recorded == f"chat {asked}" or not recorded:
             return model
 
@@ -231,6 +232,10 @@ def _sendable(
     gone = [name for name in _PIECES if request.get(name)] if request.get("stream") or request.get("background") else []
     changes = [_change(name, "set", value) for name, value in added.items()]
     changes += [_change(name, "remove", None) for name in gone if name != "stream_options"]
+    query = request.get(QUERY)
+    if isinstance(query, dict) and query.get("alt") == "sse":  # so does Gemini ask for a stream
+        request = {**request, QUERY: {name: value for name, value in query.items() if name != "alt"}}
+        changes.append(_change(f"{QUERY}.alt", "remove", None))
     return {**{name: value for name, value in request.items() if name not in gone}, **added}, changes
 
 

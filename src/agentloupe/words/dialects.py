@@ -1,7 +1,7 @@
 """What requests and answers of models say, in each of the forms that providers speak. Reads, never decides.
 
-Chat completions (`messages`, `choices`), OpenAI Responses (`input`, `output`) and Anthropic messages (`messages` with
-content blocks, `content`). A form that is not known says nothing, which is never taken for "there is none". The tools that
+Chat completions (`messages`, `choices`), OpenAI Responses (`input`, `output`), Anthropic messages (`messages` with
+content blocks, `content`) and Gemini (`contents`, `candidates`). A form that is not known says nothing, which is never taken for "there is none". The tools that
 a model asks the program for stand in `toolcalls`.
 """
 
@@ -58,6 +58,8 @@ def form_in(answer: Json) -> Form | None:
         return "chat"
     if answer.get("object") == "response":
         return "responses"
+    if isinstance(answer.get("candidates"), list):
+        return "gemini"
     return "anthropic" if answer.get("type") == "message" else None
 
 
@@ -126,16 +128,26 @@ def finish_reason_of(answer: Json) -> str | None:
     choices = answer.get("choices")
     first = choices[0] if isinstance(choices, list) and choices else None
     said = first.get("finish_reason") if isinstance(first, dict) else answer.get("stop_reason")
+    if (candidate := _candidate(answer)) is not None:
+        said = candidate.get("finishReason")
     if answer.get("object") == "response":
         cut = answer.get("incomplete_details")
         said = (cut.get("reason") if isinstance(cut, dict) else None) or answer.get("status")
     return said if isinstance(said, str) else None
 
 
+def _candidate(answer: Mapping[str, Json]) -> dict[str, Json] | None:
+    """The first of Gemini's answers."""
+    listed = answer.get("candidates")
+    first = listed[0] if isinstance(listed, list) and listed else None
+    return first if isinstance(first, dict) else None
+
+
 def message_in(answer: Json) -> Json:
     """What a model said, without what the provider says about it; another form of answer as it is.
 
-    The assistant message of a chat completion, role and content of an Anthropic message, the output of a response.
+    The assistant message of a chat completion, role and content of an Anthropic message, the output of a response, the content
+    of Gemini's first candidate.
     """
     if not isinstance(answer, dict):
         return answer
@@ -143,6 +155,8 @@ def message_in(answer: Json) -> Json:
     first = choices[0] if isinstance(choices, list) and choices else None
     if isinstance(first, dict) and "message" in first:
         return first["message"]
+    if (candidate := _candidate(answer)) is not None and isinstance(content := candidate.get("content"), dict):
+        return content
     if answer.get("object") == "response" and isinstance(answer.get("output"), list):
         return {"role": "assistant", "output": answer["output"]}
     if answer.get("type") == "message" and isinstance(answer.get("content"), list):
@@ -152,9 +166,9 @@ def message_in(answer: Json) -> Json:
 
 def text_in(message: Json) -> Json:
     """The text of an assistant message, in each form; where it holds anything else, or has no text, the value as it is."""
-    if not isinstance(message, dict) or message.get("role", "assistant") != "assistant":
+    if not isinstance(message, dict) or message.get("role", "assistant") not in ("assistant", "model"):
         return message
-    said = message.get("content", message.get("output", message))
+    said = message.get("content", message.get("output", message.get("parts", message)))
     if not isinstance(said, list):
         return message if said is message else said
     texts = [text for part in said if isinstance(part, dict) for text in _texts(part)]
@@ -167,4 +181,5 @@ def _texts(part: Mapping[str, Json]) -> list[str]:
     if part.get("type") == "message" and isinstance(inner, list):
         return [text for one in inner if isinstance(one, dict) for text in _texts(one)]
     text = part.get("text")
-    return [text] if part.get("type") in ("text", "output_text") and isinstance(text, str) else []
+    plain = part.get("type") in ("text", "output_text") or ("type" not in part and part.get("thought") is not True)
+    return [text] if plain and isinstance(text, str) else []

@@ -1,12 +1,13 @@
 """The tools that a model asks for in its answer, and their results in the next request, in each form that providers speak.
 
 Chat completions (`tool_calls`, messages of role `tool`), OpenAI Responses (items `function_call`, `function_call_output`, their
-custom twins, and calls of shells, patches and computers that the program runs) and Anthropic messages (blocks `tool_use`,
-`tool_result`). What runs at the provider is not among them.
+custom twins, and calls of shells, patches and computers that the program runs), Anthropic messages (blocks `tool_use`,
+`tool_result`) and Gemini (parts `functionCall`, `functionResponse`, which mostly have no ids). What runs at the provider is not among them.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -39,13 +40,14 @@ def asked_tools(answer: Json) -> list[AskedTool]:
     if isinstance(answer, dict):
         found += _item_calls(_listed(answer, "output")) if "output" in answer else ()
         found += _block_calls(_listed(answer, "content")) if "content" in answer else ()
+        found += _part_calls(answer) if "candidates" in answer else ()
     return found
 
 
 def newest_results(request: Json) -> list[tuple[str, Json]]:
     """Call ids and results of what stands behind the last word of the model in a request, in order."""
     found = [*_message_results(_listed(request, "messages")), *_item_results(_listed(request, "input"))]
-    return found[::-1]
+    return [*found[::-1], *_part_results(_listed(request, "contents"))]
 
 
 def forced_tool(request: Json) -> str | None:
@@ -120,3 +122,34 @@ def _item_results(items: list[dict[str, Json]]) -> Iterator[tuple[str, Json]]:
             return
         if _is_result(item):
             yield str(item.get("call_id")), item.get("output")
+
+
+# --- Gemini -----------------------------------------------------------------------------------------------------------
+
+
+def _part_calls(answer: dict[str, Json]) -> list[AskedTool]:
+    """Calls of all candidates. Ids are rare and programs make up their own, so a call is known by its name and which it is."""
+    parts = [part for one in _listed(answer, "candidates") for part in _listed(one.get("content"), "parts")]
+    called = [said for part in parts if isinstance(said := part.get("functionCall"), dict)]
+    return [
+        AskedTool(key, str(said.get("name")), said.get("args")) for key, said in zip(_keys(called), called, strict=True)
+    ]
+
+
+def _part_results(contents: list[dict[str, Json]]) -> Iterator[tuple[str, Json]]:
+    """Results behind the last word of the model, in order."""
+    after = next((at for at in range(len(contents), 0, -1) if contents[at - 1].get("role") == "model"), len(contents))
+    parts = [part for content in contents[after:] for part in _listed(content, "parts")]
+    told = [said for part in parts if isinstance(said := part.get("functionResponse"), dict)]
+    yield from zip(_keys(told), (said.get("response") for said in told), strict=True)
+
+
+def _keys(said: list[dict[str, Json]]) -> list[str]:
+    """`name#0`, `name#1` ...: which call of its name it is."""
+    seen: Counter[str] = Counter()
+    keys: list[str] = []
+    for one in said:
+        name = str(one.get("name"))
+        keys.append(f"{name}#{seen[name]}")
+        seen[name] += 1
+    return keys

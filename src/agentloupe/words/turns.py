@@ -12,7 +12,7 @@ from typing import Final, Protocol, cast
 
 from agentloupe.words.dialects import Form, message_in
 from agentloupe.words.errors import LoupeError
-from agentloupe.words.jsontext import Json
+from agentloupe.words.jsontext import Json, dumps, loads
 
 __all__ = ["CHAT", "DIALECTS", "Asked", "Dialect", "Result", "Told", "calls_in_message", "final_message", "message_of"]
 
@@ -315,8 +315,80 @@ class _Responses:
         return {**item, "output": content}
 
 
+# --- Gemini -----------------------------------------------------------------------------------------------------------
+
+
+class _Gemini:
+    form: Form = "gemini"
+    history = "contents"
+
+    def items(self, request: Mapping[str, Json]) -> list[Json]:
+        given = request.get("contents")
+        if isinstance(given, str):
+            return [{"role": "user", "parts": [{"text": given}]}]
+        return list(given) if isinstance(given, list) else []
+
+    def turn(self, answer: Json) -> list[dict[str, Json]]:
+        first = next(iter(_objects(answer.get("candidates"))), None) if isinstance(answer, dict) else None
+        if first is None:
+            raise _other_form("none of Gemini's: candidates[0] is not there")
+        content = first.get("content")
+        parts = content.get("parts") if isinstance(content, dict) else None
+        return [{"role": "model", **content, "parts": parts}] if isinstance(content, dict) and parts else []
+
+    def asked(self, answer: Json) -> list[Asked]:
+        return [call for item in self.turn(answer) for call in self.calls(item)]
+
+    def goes_on(self, answer: Json) -> bool:
+        return False
+
+    def told(self, results: Sequence[Told]) -> list[Json]:
+        return [{"role": "user", "parts": [{"functionResponse": self._response(one)} for one in results]}]
+
+    def _response(self, one: Told) -> Json:
+        named = {"id": one.asked.id} if one.asked.id is not None else {}
+        return {**named, "name": one.asked.name, "response": _an_object(one.content)}
+
+    def begins(self, item: Mapping[str, Json]) -> bool:
+        return item.get("role", "user") == "user" and not self.results(item)
+
+    def calls(self, item: Mapping[str, Json]) -> list[Asked]:
+        said = [one for part in _objects(item.get("parts")) if isinstance(one := part.get("functionCall"), dict)]
+        return [Asked(_id(one), str(one.get("name") or ""), _raw(one.get("args", {})), "functionCall") for one in said]
+
+    def results(self, item: Mapping[str, Json]) -> list[Result]:
+        said = [one for part in _objects(item.get("parts")) if isinstance(one := part.get("functionResponse"), dict)]
+        return [
+            Result(_id(one) or str(one.get("name")), dumps(one.get("response")).decode(), by_name=_id(one) is None)
+            for one in said
+        ]
+
+    def with_result(self, item: Mapping[str, Json], call_id: str, content: Json) -> dict[str, Json]:
+        def other(part: Json) -> Json:
+            said = part.get("functionResponse") if isinstance(part, dict) else None
+            if not isinstance(part, dict) or not isinstance(said, dict) or (_id(said) or "") != call_id:
+                return part
+            return {**part, "functionResponse": {**said, "response": _an_object(content)}}
+
+        return {**item, "parts": [other(part) for part in cast("list[Json]", item.get("parts") or [])]}
+
+
+def _id(said: Mapping[str, Json]) -> str | None:
+    call_id = said.get("id")
+    return call_id if isinstance(call_id, str) and call_id else None
+
+
+def _an_object(content: Json) -> Json:
+    """A result as the object that Gemini wants: one that is spelled is itself, anything else its member `result`."""
+    try:
+        value = loads(content) if isinstance(content, str) else content
+    except ValueError:
+        value = content
+    return value if isinstance(value, dict) else {"result": value}
+
+
 CHAT: Final[Dialect] = _Chat()
-_ALL: Iterable[Dialect] = (CHAT, _Anthropic(), _Responses())
+_ALL: Iterable[Dialect] = (CHAT, _Anthropic(), _Responses(), _Gemini())
 DIALECTS: Final[Mapping[Form, Dialect]] = {dialect.form: dialect for dialect in _ALL}
 """The forms in which a loop can go on, by name."""
 
