@@ -75,6 +75,24 @@ def test_values_in_lines_and_receipts_become_bodies(tmp_path: Path) -> None:
     assert cli(["verify", RUN, *db]) == 0
 
 
+def test_what_was_migrated_has_one_coverage_and_is_not_called_damaged(tmp_path: Path, capsys: Capture) -> None:
+    old, new, db = written(tmp_path / "old"), tmp_path / "new", ["--db", str(tmp_path / "x.db")]
+    assert cli(["ledger", "migrate", str(old), str(new)]) == 0
+    assert cli(["ledger", "replay", str(new)]) == 0
+    said = json.loads((new / "replay_report.json").read_text())["coverage"]
+    assert cli(["ledger", "import", str(new), *db]) == 0
+    capsys.readouterr()
+    assert cli(["list", "--json", *db]) == 0
+    (listed,) = json.loads(capsys.readouterr().out)
+    assert cli(["verify", RUN, "--json", *db]) == 0
+    verified = json.loads(capsys.readouterr().out)
+    assert [listed["coverage"], verified["coverage"], verified["index"]] == [said, said, []]
+    assert cli(["replay", RUN, "--code", "a:b", *db]) == 3
+    told = capsys.readouterr().err
+    assert "no store wrote it, and its events do not name their calls" in told
+    assert "agentloupe ledger replay FOLDER" in told
+
+
 def test_a_rule_that_changes_a_conclusion_is_named(tmp_path: Path, capsys: Capture) -> None:
     contract = {"allowed_tools": ["run_tests"], "checks": [{"name": "tests"}]}
     old, new = written(tmp_path / "old", contract=contract), tmp_path / "new"

@@ -12,10 +12,14 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
+from agentloupe.engine.project import Projector
 from agentloupe.engine.verify import verify
 from agentloupe.ports.protocols import Store
 from agentloupe.providers.loopback import HttpReply, HttpRequest, json_reply, serve
-from tests.server.answers import good
+from agentloupe.store import open_url
+from agentloupe.verbs.exchange import export_run, import_file
+from tests.server.answers import good, refused
+from tests.server.serving import TOKEN, client_of
 from tests.server.test_jobs import DONE, ended
 from tests.server.test_worker import started
 
@@ -172,3 +176,21 @@ def test_in_the_middle_of_a_write(client: TestClient, store: Store, recorded: Pa
     (pay,) = (step for step in store.steps(run) if step.kind == "tool")
     assert (pay.status, pay.name) == ("unknown", "pay")
     assert verify(store.recording(run)).ok
+
+
+def test_a_run_that_belongs_elsewhere_is_not_resumed_from_the_page(
+    client: TestClient, store: Store, recorded: Path, tmp_path: Path
+) -> None:
+    told(recorded, "die")
+    call(recorded, check=False)
+    run = next(row.id for row in store.runs() if row.status == "interrupted")
+    export_run(store, run, tmp_path / "run.loupe")
+    other = open_url(str(tmp_path / "other.db"), new_fold=Projector)
+    (report,) = import_file(other, tmp_path / "run.loupe").runs
+    assert any("has not ended" in warning for warning in report.found.warnings)
+    with client_of(other, TOKEN) as elsewhere:
+        error = refused(elsewhere.post(f"/api/runs/{run}/resume", json={}), 409, "elsewhere")
+        assert f"agentloupe resume {run} --take-over" in error["hint"]
+        body = {"call_id": "0.1", "outcome": "not_done", "by": "anna", "why": "asked"}
+        refused(elsewhere.post(f"/api/runs/{run}/effects", json=body), 409, "elsewhere")
+    other.close()

@@ -303,7 +303,8 @@ def outer_of(lane: str) -> str | None:
 
 def _take(recording: Recording, calls: dict[str, RecordedCall], event: Event) -> None:
     if event.call_id is None:
-        raise _fault(recording, event, "belongs to no call")
+        by_a_store = "engine" in recording.events[0].attrs  # else it was a ledger that people or other programs wrote
+        raise _fault(recording, event, "belongs to no call", "lifecycle" if by_a_store else "no_calls")
     call = calls.get(event.call_id)
     stage = _stage_after(call, event) if KIND_OF_TYPE[event.type] == "tool" else None
     if call is None:
@@ -512,5 +513,5 @@ def _in_lanes(calls: Sequence[RecordedCall]) -> dict[str, list[RecordedCall]]:
     return lanes
 
 
-def _fault(recording: Recording, event: Event, what: str) -> Corrupt:
-    return Corrupt(f"{recording.origin}: sequence {event.sequence}: {event.type} {what}", reason="lifecycle")
+def _fault(recording: Recording, event: Event, what: str, reason: str = "lifecycle") -> Corrupt:
+    return Corrupt(f"{recording.origin}: sequence {event.sequence}: {event.type} {what}", reason=reason)

@@ -190,6 +190,12 @@ def open_tape(recording: Recording, wishes: Wishes | None = None) -> Tape | Repl
         fault = verify(recording, bodies=False).fault
         return _checked(read_tape(recording), wishes) if fault is None else _faulty(recording, wishes, fault)
     except (Damaged, VersionUnknown) as wrong:
+        if wrong.reason == "no_calls":
+            raise ReplayRefused(
+                f"{recording.run_id} cannot be replayed: no store wrote it, and its events do not name their calls",
+                hint="`agentloupe ledger replay FOLDER` judges the ledger that it came from",
+                reason="no_calls",
+            ) from wrong
         return unreadable(recording.run_id, wrong, wishes, events=len(recording.events))
 
 
