@@ -1,13 +1,17 @@
-"""50 calls in flight at 20 ms a call, in one loop and in threads: what the gate adds, what recording adds, and the replay."""
+"""50 calls in flight at 20 ms a call, in one loop and in threads: what the gate adds, what recording adds, and the replay.
+
+The whole of a run holds its beginning and its end, when nothing is in flight. So there is a longer one beside it: what the
+calls take that it has more is the price while others are in flight.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, Literal
 
 from agentloupe.ports import ambient
 from agentloupe.ports.protocols import Perform
@@ -23,6 +27,8 @@ from bench.timing import Batch, Sample, by_turns
 _IN_FLIGHT = 50
 _CALL_S = 0.02
 _TARGET = 1.05
+_LONGER = 2
+"""The longer run has so many times the calls."""
 
 Agent = Callable[[int], Any]
 
@@ -114,7 +120,8 @@ def measure(context: Context) -> Found:
     found = Found()
     each = context.size(20, 2)
     for agent, where in ((gathered, "in one loop"), (pooled, "in threads")):
-        taken = by_turns(_batches(context, agent, each), context.turns(5), waits=["bare", "gated", "exact", "off"])
+        waits = ["bare", "gated", "exact", "off", "bare, longer", "exact, longer"]
+        taken = by_turns(_batches(context, agent, each), context.turns(5), waits=waits)
         _tell(found, where, _IN_FLIGHT * each, taken)
     return found
 
@@ -122,7 +129,7 @@ def measure(context: Context) -> Found:
 def _batches(context: Context, agent: Agent, each: int) -> dict[str, Batch]:
     store = context.store("flight")
 
-    def recording(schedule: Mode) -> Batch:
+    def recording(schedule: Mode, each: int = each) -> Batch:
         def batch() -> int:
             recorded(store, agent, each, schedule=schedule)
             return _IN_FLIGHT * each
@@ -135,8 +142,16 @@ def _batches(context: Context, agent: Agent, each: int) -> dict[str, Batch]:
         "gated": lambda: _gated(agent, each),
         "off": recording("off"),
         "exact": recording("exact"),
+        "bare, longer": lambda: ran(agent(_LONGER * each)),
+        "exact, longer": recording("exact", _LONGER * each),
         "replay": replaying(tape, agent, _IN_FLIGHT * each, least=1),
     }
+
+
+def _more(taken: Mapping[str, Sample], subject: str, which: Literal["least", "median"]) -> float:
+    """What the longer run of a subject takes more; in units of a call of the shorter one."""
+    short, longer = taken[subject], taken[f"{subject}, longer"]
+    return _LONGER * getattr(longer, which) - getattr(short, which)
 
 
 def _tell(found: Found, where: str, calls: int, taken: dict[str, Sample]) -> None:
@@ -158,6 +173,17 @@ def _tell(found: Found, where: str, calls: int, taken: dict[str, Sample]) -> Non
                 note=note,
             )
         )
+    found.figures.append(
+        Figure(
+            row="concurrency",
+            name=f"recording, {where}: time of {(_LONGER - 1) * calls:,} calls more, while others are in flight",
+            unit="x",
+            measured=_more(taken, "exact", "least") / _more(taken, "bare", "least"),
+            median=_more(taken, "exact", "median") / _more(taken, "bare", "median"),
+            target=_TARGET,
+            note="beside bare; what a longer run takes more than the one above, so without beginning and end",
+        )
+    )
     for name, one, other in (("the gate", gated, bare), ("recording", exact, bare)):
         found.figures.append(
             Figure(

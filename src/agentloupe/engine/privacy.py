@@ -137,9 +137,12 @@ def nothing_new_in(look: Look, rules: Rules) -> bool:
             return False
         if look.known is None and scrubber.scrub(look.rest, Found()) is not look.rest:
             return False
-        return all(scrubber.goes_on_clean(items, first) for items, first in look.news())
+        for items, first in look.news():
+            if not scrubber.goes_on_clean(items, first):
+                return False
     except Exception:  # noqa: BLE001  # see scrub
         return False
+    return True
 
 
 def scrub_text(text: str, rules: Rules) -> str:

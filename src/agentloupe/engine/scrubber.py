@@ -114,12 +114,12 @@ class Scrubber:
     # --- trees --------------------------------------------------------------------------------------------------------
 
     def _value(self, value: Json, found: Found, depth: int) -> Json:
-        if isinstance(value, str):
-            return value if value in self._clean else self._text(value, found, depth)
         if isinstance(value, dict):
             return self._dict(value, found, depth + 1)
         if isinstance(value, list):
             return self._list(value, found, depth + 1)
+        if isinstance(value, str):
+            return value if value in self._clean else self._text(value, found, depth)
         return value
 
     def _dict(self, value: dict[str, Json], found: Found, depth: int) -> Json:

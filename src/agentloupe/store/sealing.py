@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from agentloupe.words.canonical import canonical
 from agentloupe.words.errors import Corrupt
 from agentloupe.words.event import Draft, Event, Head, sealed_event
 from agentloupe.words.seal import check_chain, link_bytes, sealed_form
@@ -28,7 +29,7 @@ def seal_drafts(run_id: str, head: Head, drafts: Sequence[Draft]) -> Sealed:
     for draft in drafts:
         sequence += 1
         envelope = draft.envelope(run_id, sequence)
-        text = sealed_form(envelope)
+        text = canonical(envelope)
         sealed = link_bytes(before, text)
         events.append(sealed_event(envelope, before, sealed))
         envelopes.append(text)

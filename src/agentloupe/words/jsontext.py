@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from decimal import Decimal
 from itertools import chain
 from math import isfinite, isinf, isnan
@@ -43,10 +43,9 @@ MAX_DEPTH = 1000
 PLAIN: frozenset[type] = frozenset({dict, list, str, int, bool, type(None), float})
 """The types of a JSON value; subclasses are something else."""
 
-_LEAF_TYPES: frozenset[type] = frozenset({str, int, bool, type(None)})
-_CONTAINERS = frozenset({dict, list})
-_FEW = 200
-"""Values up to which a tree is looked through one by one."""
+_type: Callable[[object], object] = type
+_FEW, _FEW_LEVELS = 64, 12
+"""Values of one part, and levels, up to which a tree is looked through value by value."""
 _ORJSON_DEPTH = 250
 _MANY_NODES = 2_000_000
 
@@ -76,31 +75,29 @@ _Floats = Callable[[Iterable[float]], bool]
 def plain(value: object, floats: _Floats) -> bool:
     """Whether a tree of lists and dicts (dict keys apart) holds nothing but JSON's own types, exactly.
 
-    `False` too when the tree is deeper or larger than the short way is good for, or when `floats`, asked about all floats
-    of a part, says no.
+    `False` too when the tree is deeper or larger than the short way is good for, or when `floats`, asked about the floats
+    of each part, says no.
     """
-    kind = type(value)
-    if kind not in _CONTAINERS:
-        return kind in _LEAF_TYPES or (kind is float and floats((cast("float", value),)))
-    todo: list[Any] = [value]
-    found: list[Any] = []
-    left = _FEW
-    for at, inside in enumerate(todo):  # it grows meanwhile; the quickest for small trees
-        left -= len(inside)
-        if left < 0:
-            return floats(found) and _plain_by_level(todo[at:], floats)
-        items: Iterable[object] = inside.values() if inside.__class__ is dict else inside
-        for item in items:
-            kind = type(item)
-            if kind is str or kind is int:
-                continue
-            if kind is dict or kind is list:
-                todo.append(item)
-            elif kind is float:
-                found.append(item)
-            elif kind not in _LEAF_TYPES:
+    return _plain_inside((value,), floats, _FEW_LEVELS)
+
+
+def _plain_inside(items: Collection[Any], floats: _Floats, levels: int) -> bool:
+    """One value after another, the quickest for small trees; what is long or lies deep is looked through level by level."""
+    if len(items) > _FEW or not levels:
+        return _plain_by_level(list(items), floats)
+    for item in items:
+        kind = _type(item)
+        if kind is str or kind is int:
+            continue
+        if kind is dict or kind is list:
+            if not _plain_inside(item.values() if kind is dict else item, floats, levels - 1):
                 return False
-    return not found or floats(found)
+        elif kind is float:
+            if not floats((item,)):
+                return False
+        elif kind is not bool and item is not None:
+            return False
+    return True
 
 
 def _plain_by_level(level: list[object], floats: _Floats) -> bool:
