@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -170,3 +171,20 @@ def test_a_wrong_limit_names_its_line(tmp_path: Path, line: str, told: str) -> N
     (tmp_path / "loupe.toml").write_text(f"[server]\n{line}\n")
     with pytest.raises(ConfigError, match=rf"loupe\.toml:2: server\.{line.split(maxsplit=1)[0]}.*{told}"):
         load(tmp_path, {})
+
+
+def test_a_file_is_parsed_once_as_long_as_it_says_the_same(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[str] = []
+    plain = tomllib.loads
+    monkeypatch.setattr(tomllib, "loads", lambda text: parsed.append(text) or plain(text))
+    told = f"# {workdir}\n"  # no other test has the same
+    write(workdir / "loupe.toml", f"{told}strict = true\n")
+    assert [load(environ={}).strict for _ in range(3)] == [True] * 3
+    assert len(parsed) == 1
+    write(workdir / "loupe.toml", f"{told}strict = false\n")
+    assert load(environ={}).strict is False
+    assert len(parsed) == 2
+    write(workdir / "loupe.toml", f"{told}strict = \n")
+    for _ in range(2):
+        with pytest.raises(ConfigError, match=r"loupe\.toml:2: not valid TOML"):
+            load(environ={})

@@ -607,7 +607,8 @@ class Recorder:
                 self._watch.answered(clean.value, call.input, number, turn.place.lane)
         if call.effect == "write":
             reach("effect.after_outcome")
-        self._check_book()
+        if self._book.failed is not None:
+            self._check_book()
 
     def _late(self, call: Call) -> None:
         self._say("late", f"run {self.run_id} has ended: the end of call {call.name!r} is kept out of it")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import orjson
 
@@ -126,14 +126,15 @@ class Scrubber:
         if depth > self.DEPTH:
             return self._deep(value, found)
         changed: dict[str, Json] | None = None
-        members = cast("Mapping[str, Any]", value)
         clean, removed, withheld = self._clean, found.removed, found.withheld
         names = tuple(value)
         rules, long, odd = self._plans.get(names) or self._plan_of(names)
-        for name, item, rule in zip(names, members.values(), rules):  # noqa: B905  # a strict zip takes longer
+        for name, item, rule in zip(names, value.values(), rules):  # noqa: B905  # a strict zip takes longer
             kind = item.__class__
             if rule is None:
-                if kind in _NO_TEXT or (kind is str and (item in clean or self._passes(item))):
+                if kind in _NO_TEXT:
+                    continue
+                if kind is str and (item in clean or self._passes(item)):  # type: ignore[arg-type]  # it is a str
                     continue
             elif rule is _OPAQUE and kind is str:
                 continue

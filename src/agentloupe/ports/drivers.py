@@ -139,16 +139,18 @@ class End:
 
     def turn(self) -> None:
         """Waits in a thread."""
-        schedule, call_id = cast("Schedule", self.schedule), cast("str", self.call_id)
+        schedule, call_id = self.schedule, self.call_id
+        if schedule is None or call_id is None:  # see `waits`
+            return self.tell()
         if self.request.effect == "write" and schedule.contended:
             schedule.tells(call_id)
             self.tell()
-            schedule.turn(call_id)
-            return
+            return schedule.turn(call_id)
         try:
             schedule.turn(call_id)
         finally:
             self.tell()
+        return None
 
     async def aturn(self, cancels: int) -> None:
         """Waits in a task. Raises `CancelledError` when the program cancels it there: then its outcome is lost."""

@@ -367,7 +367,7 @@ class Packer:
         known = self._known.get(name, ())
         if known and known[0] is made:
             return
-        kept = [made, *(k for k in known if k is not instead_of)][: self._remember]
+        kept = [made, *[k for k in known if k is not instead_of]][: self._remember]
         self._longest = max(self._longest, len(made.inside))
         if self._longest * self._remember > _REMEMBER_BYTES:
             while len(kept) > 1 and sum(len(k.inside) for k in kept) > _REMEMBER_BYTES:
@@ -385,7 +385,7 @@ class Packer:
 
     def _told(self, base: _Link, take: int, parts: bytes) -> _Link:
         depth = base.depth + 1
-        near = b",".join(b'"%s"' % link.digest.encode() for link in _near(base, depth))
+        near = b",".join([b'"%s"' % link.digest.encode() for link in _near(base, depth)]) if depth % 4 == 0 else b""
         text = b'{"$list":{"base":"%s","near":[%s],"parts":[%s]}}' % (base.digest.encode(), near, parts)
         return _Link(self._body(text, base.digest), base, take, depth)
 

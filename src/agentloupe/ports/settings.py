@@ -30,6 +30,7 @@ Nothing here prints or shows a key.
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -194,7 +195,7 @@ def _from_files(root: Path) -> dict[str, Any]:
     project = root / "pyproject.toml"
     if not project.is_file() or b"agentloupe" not in _bytes(project):
         return {}
-    tools: dict[str, dict[str, Any]] = _read_toml(project).get("tool", {})
+    tools: Mapping[str, Mapping[str, Any]] = _read_toml(project).get("tool", {})
     return _read_table(project, tools.get("agentloupe", {}))
 
 
@@ -205,16 +206,24 @@ def _bytes(path: Path) -> bytes:
         raise ConfigError(f"{path} cannot be read: {wrong.strerror}") from wrong
 
 
-def _read_toml(path: Path) -> dict[str, Any]:
+def _read_toml(path: Path) -> Mapping[str, Any]:
     import tomllib
 
     try:
-        return tomllib.loads(_bytes(path).decode("utf-8"))
+        return _parsed(_bytes(path).decode("utf-8"))
     except tomllib.TOMLDecodeError as wrong:
         line = re.search(r"line (\d+)", str(wrong))
         raise ConfigError(f"{path}:{line[1] if line else 1}: not valid TOML: {wrong}") from wrong
     except UnicodeDecodeError as wrong:
         raise ConfigError(f"{path} is not UTF-8") from wrong
+
+
+@functools.lru_cache(maxsize=8)
+def _parsed(text: str) -> Mapping[str, Any]:
+    """What a file says; it is asked for with every run, and parsing it takes longer than the beginning of a replay."""
+    import tomllib
+
+    return tomllib.loads(text)
 
 
 def _read_table(path: Path, table: Mapping[str, Any]) -> dict[str, Any]:

@@ -131,7 +131,8 @@ class SqliteWriter:
         self, drafts: Sequence[Draft], bodies: Sequence[Body], durability: Durability, *, settles: bool = False
     ) -> bool:
         """`False`: nothing was done, since this has to be settled at once; only whoever `settles` may do that."""
-        self._check_owner()
+        if self._closed or self._lost is not None:
+            self._check_owner()
         if not drafts and not bodies and not self._drafts:
             return True
         linked = self._linked

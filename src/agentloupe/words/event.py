@@ -226,8 +226,8 @@ class Draft:
     @staticmethod
     def of(said: dict[str, Any]) -> Draft:
         """A draft of fields that are all set, known and of the right types; they belong to it from now on."""
-        made = object.__new__(Draft)
-        _put(made, said)
+        made = _new(Draft)
+        _put_dict(made, "__dict__", said)
         return made
 
     def __eq__(self, other: object) -> bool:
@@ -367,7 +367,7 @@ def from_envelope(envelope: Mapping[str, Any], prev_hash: str, hash: str) -> Eve
         raise Corrupt(f"event at {where} has bodies that are no digests")
     if not envelope.keys() >= _REQUIRED:
         raise Corrupt(f"event at {where} lacks {sorted(_REQUIRED - envelope.keys())}")
-    return _made(dict(envelope), prev_hash, hash)
+    return sealed_event(dict(envelope), prev_hash, hash)
 
 
 def _older(envelope: Mapping[str, Any], version: int, hashes: tuple[str, str]) -> Event:
@@ -383,12 +383,7 @@ def _older(envelope: Mapping[str, Any], version: int, hashes: tuple[str, str]) -
 
 def sealed_event(envelope: dict[str, Json], prev_hash: str, hash: str) -> Event:
     """The event of an envelope that was just made (`Draft.envelope`); it belongs to the event from now on."""
-    return _made(envelope, prev_hash, hash)
-
-
-def _made(envelope: dict[str, Any], prev_hash: str, hash: str) -> Event:
-    """The slots are set directly: thousands are made a second."""
-    made = _new(Event)
+    made = _new(Event)  # the slots are set directly: thousands are made a second
     _put_dict(made, "__dict__", envelope)
     _put_prev(made, prev_hash)
     _put_hash(made, hash)
