@@ -143,3 +143,20 @@ def test_ctrl_c_ends_one_that_hears_nothing(script: Path, store: Store) -> None:
     (made,) = (run for run in store.runs() if run.id != parent)
     assert (made.status, made.coverage) == ("cancelled", "limited_replay")
     assert verify(store.recording(made.id)).ok
+
+
+def test_ctrl_c_ends_a_fork_by_code(script: Path, store: Store) -> None:
+    """The code runs in the command's own process."""
+    behaves(script, "hold")
+    parent = store.runs()[0].id
+    words = ["fork", parent, "--from", "1", "--db", str(script.parent / "l.db"), "--code", "my_agent:helper"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "agentloupe", *words], cwd=script.parent, stderr=subprocess.PIPE, start_new_session=True
+    )
+    reached(script)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert (process.returncode, err.decode().count("interrupted; what was recorded so far is kept")) == (130, 1)
+    (made,) = (run for run in store.runs() if run.id != parent)
+    assert (made.status, made.coverage) == ("cancelled", "full")
+    assert verify(store.recording(made.id)).ok

@@ -103,10 +103,14 @@ def _forked(
 
     if code is None:
         return fork(run, None, from_step=at, store=store, wishes=wishes)
+    from agentloupe.ports.cancel import Cancel
     from agentloupe.verbs.clients import wrapping_clients
+    from agentloupe.verbs.interrupts import raising_at_rest
 
+    cancel = Cancel()
+    raising_at_rest(cancel)
     with wrapping_clients():
-        return fork(run, code, from_step=at, store=store, wishes=wishes)
+        return fork(run, code, from_step=at, store=store, wishes=replace(wishes, cancel=cancel))
 
 
 def _from(start: str) -> int | Literal["start"]:

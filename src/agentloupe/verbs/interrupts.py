@@ -6,8 +6,10 @@ being written down would be half; so it waits the moment until that is done.
 
 from __future__ import annotations
 
+import _thread
 import signal
 import threading
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Final
@@ -59,7 +61,10 @@ def _is_writing(frame: FrameType | None) -> bool:
 
 def _tell_again(number: int) -> None:
     main = threading.main_thread().ident
-    again = threading.Timer(_AGAIN, lambda: signal.pthread_kill(main, number) if main is not None else None)
+    assert main is not None, "it runs"
+    # To the thread itself, since that may wait by then. Where there are no such signals, it hears of it when it is back.
+    tell = partial(signal.pthread_kill, main) if hasattr(signal, "pthread_kill") else _thread.interrupt_main
+    again = threading.Timer(_AGAIN, tell, (number,))
     again.daemon = True
     with outside():
         again.start()
