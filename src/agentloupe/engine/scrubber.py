@@ -140,7 +140,7 @@ class Scrubber:
                 continue
             start = len(removed), len(withheld)
             if rule is None:
-                new = self._value(item, found, depth)
+                new = self._dict(item, found, depth + 1) if kind is dict else self._value(item, found, depth)  # type: ignore[arg-type]  # it is a dict
             else:
                 new = self._named(name, rule, item, value, found, depth)
             if new is not item:

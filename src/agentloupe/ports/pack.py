@@ -243,7 +243,8 @@ class Packer:
         known = dict(self._known)
         try:
             rest = look.known or self._rest(look)
-            parts, digests = dict(rest.parts), dict[str, str]()
+            parts = dict(rest.parts)
+            digests: dict[str, str] = {}
             for name, (items, found) in look.lists.items():
                 text, digests[name] = self._list(name, items, found)
                 parts[name] = b"%s:%s" % (_name(name), text)

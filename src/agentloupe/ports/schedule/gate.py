@@ -156,7 +156,7 @@ class Gate:
 
     def _look(self) -> None:
         ready = self.loop._ready
-        busy, outside = _owners(ready) if ready else (frozenset[Schedule](), False)
+        busy, outside = _owners(ready) if ready else _NOBODY
         for schedule, seat in self.seats.items():
             if schedule in busy:
                 self._busy(schedule, seat)
@@ -233,6 +233,9 @@ def _cancel_all(loop: Any, schedule: Schedule) -> None:
         home: Home | None = getattr(task, "agentloupe_home", None)
         if task is schedule.root_task() or (home is not None and home.root.schedule is schedule):
             task.cancel()
+
+
+_NOBODY: Final = (frozenset[Schedule](), False)
 
 
 def _owners(ready: Iterable[Any]) -> tuple[set[Schedule], bool]:
