@@ -18,6 +18,7 @@ from agentloupe.cli.views import (
     step_json,
     tokens_text,
 )
+from agentloupe.engine.overrides import tool_names
 from agentloupe.ports.recording import Recording
 from agentloupe.words.errors import Damaged, StepNotFound
 from agentloupe.words.jsontext import Json
@@ -332,17 +333,11 @@ def _show_request(out: Output, request: dict[str, Json], whole_tools: bool) -> N
             _block(out, f"{role}", message)
     tools = request.get("tools")
     if isinstance(tools, list) and tools:
-        names = ", ".join(_tool_name(tool) for tool in tools)
+        names = ", ".join(name for tool in tools for name in tool_names([tool]) or [short(tool, 40)])
         _block(out, f"tools ({len(tools)})", tools if whole_tools else f"{names}   (whole with --tools)")
     rest = {name: value for name, value in request.items() if name not in ("messages", "tools")}
     if rest:
         _block(out, "parameters", rest)
-
-
-def _tool_name(tool: Json) -> str:
-    function = tool.get("function") if isinstance(tool, dict) else None
-    name = function.get("name") if isinstance(function, dict) else None
-    return name if isinstance(name, str) else short(tool, 40)
 
 
 def _block(out: Output, title: str, value: Json) -> None:

@@ -29,6 +29,8 @@ __all__ = [
     "overrides_as_json",
     "overrides_from_json",
     "parse_set",
+    "tool_name",
+    "tool_names",
 ]
 
 INSTRUCTIONS = frozenset({"system", "developer"})
@@ -293,6 +295,16 @@ def tool_name(definition: Json) -> str | None:
     function = definition.get("function")
     name = function.get("name") if isinstance(function, dict) else definition.get("name")
     return name if isinstance(name, str) else None
+
+
+def tool_names(definitions: Sequence[Json]) -> list[str]:
+    """Names of all tools that a request tells of; Gemini lists them inside of one."""
+    found: list[str] = []
+    for one in definitions:
+        inner = one.get("functionDeclarations", one.get("function_declarations")) if isinstance(one, dict) else None
+        listed = inner if isinstance(inner, list) else [one]
+        found += [name for tool in listed if (name := tool_name(tool))]
+    return found
 
 
 def _tool_edits(edits: Sequence[ToolEdit], request: Mapping[str, Json], form: Form) -> list[Edit]:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from agentloupe.engine.project import load_step
 from agentloupe.engine.views.messages import Message, is_new, messages_of
 from agentloupe.ports.recording import Recording
 from agentloupe.providers.assembling import assembled
 from agentloupe.server.context import Context
+from agentloupe.server.documents import fork_reason
 from agentloupe.server.reading import Opened
-from agentloupe.words.errors import Damaged, UsageError
+from agentloupe.words.dialects import Form, form_in, form_of
+from agentloupe.words.errors import Damaged, ForkRefused, UsageError
+from agentloupe.words.exchange import answer_in
+from agentloupe.words.jsontext import Json
 from agentloupe.words.step import Step
 
-__all__ = ["fresh", "loaded", "model_step", "nearest_of", "sources_of"]
+__all__ = ["fresh", "loaded", "model_step", "nearest_of", "place_of_fork", "sources_of"]
 
 
 def model_step(opened: Opened, idx: int) -> Step:
@@ -79,3 +83,25 @@ def nearest_of(here: Context, run_id: str, step: Step) -> str | None:
                 return None
             return said if isinstance(said, str) else None
     return None
+
+
+def place_of_fork(opened: Opened, asked: str) -> tuple[int | None, Json, Form | None]:
+    """The step that a fork starts from with its request and its form; none of them at the start."""
+    if asked == "start":
+        return None, {}, None
+    step = model_step(opened, int(asked))
+    why = fork_reason(opened.run, step)
+    if why is not None:
+        raise ForkRefused(f"step {step.idx} of {opened.run.id}: {why[1]}", reason=why[0])
+    request = opened.bodies().body(step.input_digest)
+    return step.idx, request, _form(opened, step, request if isinstance(request, dict) else {})
+
+
+def _form(opened: Opened, step: Step, request: Mapping[str, Json]) -> Form | None:
+    """Which form the request has, as a fork will see it."""
+    try:
+        answer = opened.bodies().body(step.output_digest) if step.status == "ok" else None
+    except Damaged:
+        answer = None
+    provider = step.attrs.get("provider")
+    return form_in(answer_in(answer)) or form_of(dict(request), provider if isinstance(provider, str) else None, None)

@@ -139,13 +139,13 @@ def _sample(
 
 def _tools_named(tape: Tape) -> list[str]:
     """Tools that the model may ask for."""
-    from agentloupe.engine.overrides import tool_name
+    from agentloupe.engine.overrides import tool_names
 
     request = tape.recording.body(tape.started.bodies.get("request"))
     listed = request.get("tools") if isinstance(request, dict) else None
-    told = [tool_name(tool) for tool in listed] if isinstance(listed, list) else []
+    told = tool_names(listed) if isinstance(listed, list) else []
     called = [call.name for call in tape.calls if call.kind == "tool" and not call.attrs.get("parse_error")]
-    return [name for name in dict.fromkeys((*told, *called)) if name is not None]
+    return list(dict.fromkeys((*told, *called)))
 
 
 def _limits(tape: Tape) -> Limits:

@@ -9,21 +9,19 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from agentloupe.engine.cautions import cautions
-from agentloupe.engine.overrides import tool_name
+from agentloupe.engine.overrides import tool_names
 from agentloupe.engine.views.flags import instructions_of
 from agentloupe.engine.views.messages import messages_of, text_in
 from agentloupe.ports.settings import Settings, load, model_settings
-from agentloupe.server.asking import model_step
+from agentloupe.server.asking import place_of_fork
 from agentloupe.server.context import Context, Here, RunId
-from agentloupe.server.documents import fork_reason
 from agentloupe.server.jobs import command_for, worker_of
 from agentloupe.server.reading import Opened
 from agentloupe.server.reply import reply
 from agentloupe.server.schemas.jobs import ForkDialog
 from agentloupe.verbs.jobspec import BUILT_IN
-from agentloupe.words.dialects import Form, form_in, form_of, server_held
-from agentloupe.words.errors import Damaged, ForkRefused, LoupeError
-from agentloupe.words.exchange import answer_in
+from agentloupe.words.dialects import Form, server_held
+from agentloupe.words.errors import LoupeError
 from agentloupe.words.jsontext import Json, dumps
 from agentloupe.words.step import Step
 from agentloupe.words.turns import DIALECTS
@@ -45,7 +43,7 @@ def fork_dialog(
 ) -> Response:
     """Everything that the dialog of a fork is filled with. From the start only the agent's own code is run, so there is no request."""
     opened = here.reader.open(run_id)
-    at, request, form = _place(opened, from_)
+    at, request, form = place_of_fork(opened, from_)
     whole = request if isinstance(request, dict) else {}
     temperature = whole.get("temperature")
     prompt = instructions_of(whole)
@@ -73,28 +71,6 @@ def fork_dialog(
     )
 
 
-def _place(opened: Opened, asked: str) -> tuple[int | None, Json, Form | None]:
-    """The step that a fork starts from with its request and its form; none of them at the start."""
-    if asked == "start":
-        return None, {}, None
-    step = model_step(opened, int(asked))
-    why = fork_reason(opened.run, step)
-    if why is not None:
-        raise ForkRefused(f"step {step.idx} of {opened.run.id}: {why[1]}", reason=why[0])
-    request = opened.bodies().body(step.input_digest)
-    return step.idx, request, _form(opened, step, request if isinstance(request, dict) else {})
-
-
-def _form(opened: Opened, step: Step, request: Mapping[str, Json]) -> Form | None:
-    """Which form the request has, as a fork will see it."""
-    try:
-        answer = opened.bodies().body(step.output_digest) if step.status == "ok" else None
-    except Damaged:
-        answer = None
-    provider = step.attrs.get("provider")
-    return form_in(answer_in(answer)) or form_of(dict(request), provider if isinstance(provider, str) else None, None)
-
-
 def _system_text(request: Mapping[str, Json]) -> str:
     first = messages_of(dict(request))[:1]
     return text_in(first[0]) if first else ""
@@ -108,7 +84,7 @@ def _kept(steps: Sequence[Step], start: int) -> dict[str, int]:
 def _tools(steps: Sequence[Step], request: Mapping[str, Json]) -> list[dict[str, Any]]:
     """Tools that the model was told of, then others that were called."""
     listed = request.get("tools")
-    told = [name for tool in listed if (name := tool_name(tool))] if isinstance(listed, list) else []
+    told = tool_names(listed) if isinstance(listed, list) else []
     called = [step for step in steps if step.kind == "tool"]
     found: list[dict[str, Any]] = []
     for name in dict.fromkeys((*told, *(step.name for step in called))):

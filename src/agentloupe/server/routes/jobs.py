@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from agentloupe.ports.ambient import now, random_hex
 from agentloupe.ports.jobs import Answered, Job, JobStatus
+from agentloupe.server.asking import place_of_fork
 from agentloupe.server.context import CalledFrom, Context, First, Here, RunId
 from agentloupe.server.documents import page
 from agentloupe.server.excerpt import lines_around
@@ -48,11 +49,12 @@ def fork(here: Here, run_id: RunId, body: schemas.ForkBody, trace: CalledFrom) -
     spec = _spec(body)
     wishes = wishes_of(spec)
     needs = _needs(here, run, body.agent) if body.engine == "own" else ""
-    if not needs:
-        if body.agent is not None:
-            raise UsageError("an agent is for the engine `own`", hint='say "engine": "own"', reason="agent")
-        chosen_endpoint(body.endpoint, "chat")  # raises where nobody could be asked
+    if not needs and body.agent is not None:
+        raise UsageError("an agent is for the engine `own`", hint='say "engine": "own"', reason="agent")
     pending = prepare_fork(run.id, None, from_step=from_step_of(spec), store=here.store, wishes=wishes)
+    if not needs:
+        _, _, form = place_of_fork(here.reader.open(run.id), str(from_step_of(spec)))
+        chosen_endpoint(body.endpoint, form or "chat")  # raises where nobody could be asked
     spec = {**spec, **_trace(trace), "arms": list[Json](pending.arms)}
     made = _begin(here, "fork", run.id, spec, pending.ids, needs)
     pairs = [{"id": name, "arm": arm} for name, arm in zip(pending.ids, pending.arms, strict=True)]

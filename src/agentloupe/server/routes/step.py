@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
+from agentloupe.engine.overrides import tool_names
 from agentloupe.engine.views import context as window
 from agentloupe.engine.views.messages import Message, Part, answer_of, messages_of
 from agentloupe.engine.views.transcript import cut_text
@@ -90,8 +91,7 @@ def _try(one: Mapping[str, Json]) -> dict[str, Any]:
 
 
 def _tool_names(tools: Json) -> list[str]:
-    inner = [tool.get("function", tool) for tool in _objects(tools)]
-    return [str(one.get("name") or one.get("type")) for one in inner if isinstance(one, dict)]
+    return [name for tool in _objects(tools) for name in tool_names([tool]) or [str(tool.get("type"))]]
 
 
 @router.get("/messages", response_model=schemas.Messages)
