@@ -237,6 +237,7 @@ class Forker:
             keeper=self,
             stuck_after=plan.stuck_after,
             salt=tape.salt,
+            closers_apart=tape.closers_apart,
         )
         self._before = _Before(plan, self.schedule) if served else None
         self._pen: Answering | None = None
@@ -314,6 +315,7 @@ class Forker:
             "rules": plan.rules.digest,
             "schedule": self.schedule.mode,
             "hash_salt": self.schedule.salt,
+            **({"closers_apart": True} if self.schedule.closers_apart else {}),
             "limits": plan.limits.as_json(),
             "overrides": paths,
             **plan.facts,

@@ -81,6 +81,7 @@ class Replayer:
             keeper=self,
             stuck_after=self.settings.stuck_after,
             salt=tape.salt,
+            closers_apart=tape.closers_apart,
         )
         self.explainer = Explainer(tape)
         self.bodies = Bodies(tape.recording, [c.output_digest for c in tape.driven if c.output_digest is not None])

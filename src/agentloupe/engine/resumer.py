@@ -272,7 +272,9 @@ class Resumer(Recorder):
         passes_trace_on: bool = False,
     ) -> None:
         # First the order of the tape; inputs of what is new come as they come.
-        schedule = Schedule(tape.turns(), mode=mode, stuck_after=stuck_after, salt=tape.salt)
+        schedule = Schedule(
+            tape.turns(), mode=mode, stuck_after=stuck_after, salt=tape.salt, closers_apart=tape.closers_apart
+        )
         schedule.owes(tape.owed())
         super().__init__(
             writer,

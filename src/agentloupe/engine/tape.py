@@ -200,6 +200,11 @@ class Tape:
         return said if isinstance(said, int) else 0
 
     @property
+    def closers_apart(self) -> bool:
+        """Whether lanes of what closes async generators are counted apart from those of tasks."""
+        return self.started.attrs.get("closers_apart") is True
+
+    @property
     def placeless(self) -> frozenset[str]:
         """Calls of code that had no place of its own: which of a lane's they are, their arrival alone has told."""
         if self._placeless is None:

@@ -61,7 +61,10 @@ class Surroundings:
 
     def child(self, tag: str, *, thread: int | None = None) -> Home:
         """The home of a task, a work item or a thread that this code makes."""
-        lane = self.lane.child(tag, thread=thread)
+        return self.at(self.lane.child(tag, thread=thread))
+
+    def at(self, lane: Lane) -> Home:
+        """The same on a lane of its own."""
         return Home(Surroundings(self.boundary, lane, self.span_id, self.performing, self.inner))
 
 

@@ -230,7 +230,7 @@ class RecordOpener:
         rules, schedule = recorder.rules, recorder.schedule
         facts: dict[str, Json] = {"root": opening.root, "rules": rules.digest}
         if schedule is not None:
-            facts |= {"schedule": schedule.mode, "hash_salt": schedule.salt}
+            facts |= {"schedule": schedule.mode, "hash_salt": schedule.salt, "closers_apart": schedule.closers_apart}
         if opening.schedule is not None:
             facts["whole_program"] = True
         if self._program.pid != os.getpid():

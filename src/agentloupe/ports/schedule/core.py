@@ -59,6 +59,7 @@ class Schedule:
         keeper: what is told of it.
         stuck_after: seconds without a move after which an order that must be followed counts as stuck.
         salt: of the hashes of tasks and futures; the same in a recording and its replays.
+        closers_apart: whether what closes a generator is counted apart; recordings of older programs do not.
 
     Attributes:
         order: what is left of the tape's.
@@ -79,12 +80,14 @@ class Schedule:
         keeper: Keeper | None = None,
         stuck_after: float = STUCK_AFTER,
         salt: int = 0,
+        closers_apart: bool = True,
     ) -> None:
         self.mode: Mode = mode
         self.live = live
         self.keeper = keeper
         self.stuck_after = stuck_after
         self.salt = salt
+        self.closers_apart = closers_apart
         self.lock = _RLock()
         self.strands: set[Strand] = set()
         self.lanes = 1

@@ -7,6 +7,7 @@ in its replay.
 from __future__ import annotations
 
 import asyncio
+import gc
 import sys
 import threading
 import types
@@ -93,7 +94,11 @@ def _create_task(loop: Any, coro: Coroutine[Any, Any, Any], **options: Any) -> A
     if there is None or there.inner:
         return _plain_create_task(loop, coro, **options)
     schedule = there.schedule
-    home = made_here(there.child("a", thread=loop._thread_id or threading.get_ident()))
+    left = _left_generator(coro) if schedule is not None and schedule.closers_apart else None
+    if left is None:
+        home = made_here(there.child("a", thread=loop._thread_id or threading.get_ident()))
+    else:
+        home = made_here(there.at(there.lane.closer(left)))
     if schedule is not None:
         schedule.lanes += 1
     with surroundings.replaced(home.root):  # the task copies this context, where it is given none
@@ -107,6 +112,16 @@ def _create_task(loop: Any, coro: Coroutine[Any, Any, Any], **options: Any) -> A
     if schedule is not None and not schedule.closed:
         gate_of(loop, schedule)
     return task
+
+
+def _left_generator(coro: object) -> str | None:
+    """The name of the async generator that this closes; `None` where it is something else."""
+    if type(coro).__name__ != "async_generator_athrow":
+        return None
+    for held in gc.get_referents(coro):
+        if isinstance(held, types.AsyncGeneratorType):
+            return cast("Any", held).ag_code.co_name.strip("<>")
+    return None
 
 
 def _lane_task(loop: Any, coro: Coroutine[Any, Any, Any], hash: int, options: dict[str, Any]) -> LaneTask:

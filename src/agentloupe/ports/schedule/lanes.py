@@ -11,7 +11,8 @@ __all__ = ["Lane", "stable_hash"]
 class Lane:
     """One sequential path: the program itself (`0`), a task (`<parent>/aN`), a work item (`/pN`), a thread (`/tN`).
 
-    Calls made while another call is performed are in the lane `<call_id>~` below it.
+    The task that closes an async generator which was left is `/g-NAME-N`. Calls made while another call is performed are in
+    the lane `<call_id>~` below it.
 
     Attributes:
         path: its name, unique in its run.
@@ -21,7 +22,7 @@ class Lane:
         made_at: the line that made it, where somebody may ask.
     """
 
-    __slots__ = ("_kids", "_remote", "calls", "futures", "made_at", "path", "thread", "timers")
+    __slots__ = ("_closers", "_kids", "_remote", "calls", "futures", "made_at", "path", "thread", "timers")
 
     def __init__(self, path: str, calls: int = 0, *, thread: int | None = None) -> None:
         self.path = path
@@ -32,6 +33,7 @@ class Lane:
         self.made_at: object = None
         self._kids = 0
         self._remote = 0
+        self._closers: dict[str, int] | None = None
 
     def child(self, tag: str, *, thread: int | None = None) -> Lane:
         """A new lane below this one.
@@ -44,6 +46,17 @@ class Lane:
             return Lane(f"{self.path}/{tag}{self._kids}", thread=thread)
         self._remote += 1
         return Lane(f"{self.path}/r{tag}{self._remote}", thread=thread)
+
+    def closer(self, generator: str) -> Lane:
+        """A new lane for what closes an async generator that was left.
+
+        Counted by the generator's name: a client that asks a real model leaves other generators behind than one that reads
+        from a tape, and neither may move the number of what the program makes itself.
+        """
+        if self._closers is None:
+            self._closers = {}
+        number = self._closers[generator] = self._closers.get(generator, 0) + 1
+        return Lane(f"{self.path}/g-{generator}-{number}")
 
     def next_timer(self) -> str:
         """The name of the next timer, which is taken."""
