@@ -29,6 +29,15 @@ FROM n JOIN runs ON runs.id = :run
 """
 _COPY_FACETS = "INSERT INTO facets SELECT :kind, {value}, started_at, rid FROM runs WHERE id GLOB 'copy-*'"
 _COPY_OPEN = "INSERT INTO facets SELECT :kind, '', started_at, rid FROM runs WHERE id GLOB 'copy-*' AND rid % 1000 = 0"
+_COPY_FORKS = (
+    # Of ten runs nine are forks, half of the first one, half of the one before.
+    """INSERT INTO facets SELECT :kind, printf('copy-%08d', CASE rid % 2 WHEN 0 THEN rid - rid % 10 ELSE rid - 1 END),
+       started_at, rid FROM runs WHERE id GLOB 'copy-*' AND rid % 10 AND rid >= 10"""
+)
+_COPY_ROOTS = """
+INSERT INTO facets SELECT :root, '', started_at, rid FROM runs
+WHERE id GLOB 'copy-*' AND rid NOT IN (SELECT rid FROM facets WHERE kind = :kind)
+"""
 _VALUES = {
     Facet.STATUS: "status",
     Facet.AGENT: "'agent-' || (rid / 10 % 20)",
@@ -51,6 +60,13 @@ _LISTS = {
     "with a text that no name has": RunFilter(limit=_PAGE, text="nothing"),
     "with an open effect, which one in 1,000 has": RunFilter(limit=_PAGE, open_effects=True),
     "of one status, after 10,000 others": RunFilter(limit=_PAGE, status="ok", offset=10_000),
+    "no forks": RunFilter(limit=_PAGE, roots=True),
+    "by family": RunFilter(limit=_PAGE, order="family"),
+    "by family, after 10,000 others": RunFilter(limit=_PAGE, order="family", offset=10_000),
+    "by family, of one status": RunFilter(limit=_PAGE, order="family", status="error"),
+    "by family, of one agent and tag": RunFilter(limit=_PAGE, order="family", agent="agent-10", tag="tag-7"),
+    "by family, no forks": RunFilter(limit=_PAGE, order="family", roots=True),
+    "by family, with a text in one name of many runs": RunFilter(limit=_PAGE, order="family", text="name 42"),
 }
 
 
@@ -63,6 +79,8 @@ def filled(store: SqliteStore, count: int) -> SqliteStore:
         for kind, value in _VALUES.items():
             conn.execute(_COPY_FACETS.format(value=value), {"kind": int(kind)})
         conn.execute(_COPY_OPEN, {"kind": int(Facet.OPEN)})
+        conn.execute(_COPY_FORKS, {"kind": int(Facet.PARENT)})
+        conn.execute(_COPY_ROOTS, {"kind": int(Facet.PARENT), "root": int(Facet.ROOT)})
         conn.commit()
         conn.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     return store

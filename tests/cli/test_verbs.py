@@ -47,6 +47,9 @@ def test_list_filters(db: Path, cli: Command, weather: str, support: str) -> Non
     assert "1 to 1 of 2" in cli.ok("list", "-n", "1")
     assert "no runs match" in cli.ok("list", "--status", "error")
     assert cli("list", "--status", "fine").code == 64
+    assert found("--roots") == found("--sort", "family") == [support, weather]
+    refused = cli("list", "--sort", "price")
+    assert (refused.code, "one of newest, family" in refused.err) == (64, True)
 
 
 def test_list_tells_costs_where_they_are_asked_for(db: Path, cli: Command, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,6 +48,18 @@ def test_filters_narrow_the_list(client: TestClient, store: Store) -> None:
     assert good(client.get("/api/runs?until=2026-04-02T00:00:00Z"))["total"] == 2
 
 
+def test_families_stand_together_and_forks_can_be_left_out(client: TestClient, store: Store) -> None:
+    put(store, weather_like("first"))
+    put(store, weather_like("second"))
+    put(store, Maker("fork", None, parent_run_id="first", forked_from_step=0).finish())
+    by_family = good(client.get("/api/runs?sort=family"))
+    assert [run["id"] for run in by_family["items"]] == ["second", "first", "fork"]
+    assert [run["id"] for run in good(client.get("/api/runs"))["items"]] == ["fork", "second", "first"]
+    roots = good(client.get("/api/runs?roots=true"))
+    assert ([run["id"] for run in roots["items"]], roots["total"]) == (["second", "first"], 2)
+    assert refused(client.get("/api/runs?sort=price"), 422, "asked_wrong")["place"] == "query.sort"
+
+
 def test_a_filter_that_makes_no_sense_is_named(client: TestClient) -> None:
     assert "since" in refused(client.get("/api/runs?since=yesterday"), 400, "time")["message"]
     assert refused(client.get("/api/runs?status=sideways"), 422, "asked_wrong")["place"] == "query.status"

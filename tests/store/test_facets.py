@@ -127,10 +127,15 @@ def test_a_file_of_the_version_before_is_brought_up_to_date(tmp_path: Path) -> N
         "facets_are_counted_off",
         "forks_mark_their_parent",
         "parents_find_their_forks",
+        "families_begin",
+        "families_grow",
     ):
         file.execute(f"DROP TRIGGER {trigger}")
     file.execute("DROP TABLE facet_counts")
     file.execute("DROP TABLE outbox")
+    file.execute("DROP INDEX runs_by_family")
+    for column in ("family", "family_at"):
+        file.execute(f"ALTER TABLE runs DROP COLUMN {column}")
     file.execute("DELETE FROM facets WHERE kind > 8")
     file.execute("PRAGMA user_version = 1")
     file.commit()

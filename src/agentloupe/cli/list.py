@@ -1,4 +1,4 @@
-"""`agentloupe list`: runs, newest first."""
+"""`agentloupe list`: runs, newest first or by family."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ def command(
     ] = None,
     misses: Annotated[bool, typer.Option("--misses", help="Only forks that had a miss.")] = False,
     forks: Annotated[bool, typer.Option("--forks", help="Only runs that forks were made of.")] = False,
+    roots: Annotated[bool, typer.Option("--roots", help="Only runs that are no forks.")] = False,
     text: Annotated[
         str | None,
         typer.Option("--find", metavar="TEXT", help="Only runs whose id begins with this, or whose name holds it."),
@@ -42,6 +43,12 @@ def command(
         ),
     ] = None,
     until: Annotated[str | None, typer.Option(metavar="TIME", help="Only runs that started before this time.")] = None,
+    sort: Annotated[
+        str,
+        typer.Option(
+            metavar="ORDER", help="newest, or family: each run with the forks of it and of those, the first run first."
+        ),
+    ] = "newest",
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="At most this many runs.")] = 50,
     offset: Annotated[int, typer.Option(min=0, help="Leave out this many of the newest.")] = 0,
     cost: Annotated[
@@ -51,7 +58,7 @@ def command(
     db: Database = None,
     debug: Debug = False,
 ) -> None:
-    """List runs, newest first. With --json costs are always told.
+    """List runs, newest first or by family. With --json costs are always told.
 
     Example: agentloupe list --tag fork -n 10
     """
@@ -68,6 +75,8 @@ def command(
         coverage=coverage,
         missed=misses,
         forked=forks,
+        roots=roots,
+        order=sort,
         text=text,
         since=since,
         until=until,
@@ -83,7 +92,7 @@ def _tell(out: Output, wanted: RunFilter, db: str | None, *, cost: bool) -> None
     if out.as_json:
         out.document([run_json(run) for run in runs])
     elif not runs:
-        anything = wanted == RunFilter(limit=wanted.limit, offset=wanted.offset)
+        anything = wanted == RunFilter(limit=wanted.limit, offset=wanted.offset, order=wanted.order)
         yet = " yet: record one with agentloupe demo, or agentloupe run -- python my_agent.py"
         out.line("no runs" + (yet if anything else " match"))
     else:

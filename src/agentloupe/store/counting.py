@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from agentloupe.store.database import Connection
-from agentloupe.store.queries import LISTED, UNCOUNTED, Facet, FacetKey, select_runs, wanted_facets
+from agentloupe.store.queries import LISTED, UNCOUNTED, Facet, FacetKey, select_rows, wanted_facets
 from agentloupe.words.run import RunFilter
 
 __all__ = ["count_runs", "facet_values", "how_many"]
@@ -36,7 +36,7 @@ def count_runs(conn: Connection, wanted: RunFilter, most: int | None) -> int:
     counts = how_many(conn, facets)
     if not bounded and len(facets) == 1 and facets[0] in counts:
         return counts[facets[0]]
-    sql, args = select_runs("1", wanted, paged=False, rarest=counts)
+    sql, args = select_rows(wanted, counts)
     return conn.execute(f"SELECT count(*) FROM ({sql} LIMIT ?)", (*args, -1 if most is None else most)).fetchone()[0]  # noqa: S608  # our own text, values are bound
 
 

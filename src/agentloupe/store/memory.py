@@ -201,7 +201,10 @@ class MemoryStore:
                 for run, kept in shown
                 if run is not None and matches(run, kept.facets() | ({FORKED} if run.id in parents else _NONE), wanted)
             ]
-        found.sort(key=lambda pair: (pair[0].started_at, pair[1].number), reverse=True)
+        if wanted.order == "family":
+            _sort_by_family(found, {run.id: (run, kept) for run, kept in shown if run is not None})
+        else:
+            found.sort(key=_began, reverse=True)
         return [run for run, _ in found]
 
     def count(self, wanted: RunFilter | None = None, *, most: int | None = None) -> int:
@@ -357,6 +360,25 @@ class MemoryStore:
             for kept in self._runs.values():
                 _give_up(kept)
             self._closed = True
+
+
+def _began(pair: tuple[Run, _Kept]) -> tuple[str, int]:
+    return pair[0].started_at, pair[1].number
+
+
+def _sort_by_family(found: list[tuple[Run, _Kept]], known: Mapping[str, tuple[Run, _Kept]]) -> None:
+    """Sorts in place; see `RunFilter.order`."""
+
+    def first(run: Run) -> tuple[Run, _Kept]:
+        seen = {run.id}
+        at = known[run.id]
+        while (above := known.get(at[0].parent_run_id or "")) is not None and above[0].id not in seen:
+            seen.add(above[0].id)
+            at = above
+        return at
+
+    found.sort(key=lambda pair: (first(pair[0])[0].id != pair[0].id, _began(pair)))
+    found.sort(key=lambda pair: _began(first(pair[0])), reverse=True)
 
 
 def _fold(kept: _Kept, events: Iterable[Event]) -> None:

@@ -15,14 +15,17 @@ from agentloupe.words.step import Step
 __all__ = [
     "FORKED",
     "LISTED",
+    "NEWEST",
     "UNCOUNTED",
     "Facet",
     "FacetKey",
+    "Sql",
     "conditions",
     "facets_of_run",
     "facets_of_steps",
     "matches",
-    "select_runs",
+    "newest",
+    "select_rows",
     "storable",
     "wanted_facets",
 ]
@@ -45,9 +48,12 @@ class Facet(IntEnum):
     FORKED = 12
     NAME = 13
     OPEN = 14
+    ROOT = 15
 
 
 FacetKey = tuple[Facet, str]
+Sql = tuple[str, list[object]]
+"""A statement and its arguments."""
 
 FORKED: FacetKey = (Facet.FORKED, "")
 """Of a run that forks were made of. The only facet that does not follow from the run itself; a trigger sets it."""
@@ -64,6 +70,9 @@ LISTED: Mapping[str, Facet] = {
 """Facets whose values can be asked for, by name."""
 UNCOUNTED = (Facet.TASK, Facet.TRACE)
 """Facets that nearly every run has a value of its own of: how many have one is not kept."""
+
+
+NEWEST = "ORDER BY f.started_at DESC, f.rid DESC"
 
 
 def storable(text: str) -> str:
@@ -85,6 +94,7 @@ def facets_of_run(run: Run) -> set[FacetKey]:
         (Facet.NAME, run.name),
         (Facet.MISSED, "" if run.counts.miss else None),
         (Facet.OPEN, "" if run.open_effects else None),
+        (Facet.ROOT, "" if run.parent_run_id is None else None),
     )
     found = {(kind, storable(value)) for kind, value in single if value is not None}
     found.update((Facet.TAG, storable(tag)) for tag in run.tags)
@@ -124,6 +134,7 @@ def wanted_facets(wanted: RunFilter) -> list[FacetKey]:
         (Facet.MISSED, "" if wanted.missed else None),
         (Facet.OPEN, "" if wanted.open_effects else None),
         (Facet.FORKED, "" if wanted.forked else None),
+        (Facet.ROOT, "" if wanted.roots else None),
         (Facet.TAG, wanted.tag),
         (Facet.TOOL, wanted.tool),
         (Facet.MODEL, wanted.model),
@@ -134,12 +145,14 @@ def wanted_facets(wanted: RunFilter) -> list[FacetKey]:
     return [(kind, storable(value)) for kind, value in asked if value is not None]
 
 
-def conditions(wanted: RunFilter, at: str, facets: Iterable[FacetKey] | None = None) -> tuple[list[str], list[object]]:
+def conditions(
+    wanted: RunFilter, at: str, facets: Iterable[FacetKey] | None = None, *, of_runs: bool = False
+) -> tuple[list[str], list[object]]:
     """SQL tests of everything that a filter asks for, its text apart, and their arguments.
 
-    `at`: the table that gives `started_at` and `rid`; the run itself is `r`. `facets`: those to test; default: all.
+    `at`: the table that gives `started_at` and `rid`; `of_runs`: it is that of runs. `facets`: those to test; default: all.
     """
-    where = ["r.row IS NOT NULL"]
+    where: list[str] = []
     args: list[object] = []
     for kind, value in wanted_facets(wanted) if facets is None else facets:
         has = "EXISTS (SELECT 1 FROM facets g WHERE g.kind = ? AND g.value = ?"
@@ -150,43 +163,40 @@ def conditions(wanted: RunFilter, at: str, facets: Iterable[FacetKey] | None = N
             where.append(f"{at}.started_at {test} ?")
             args.append(value)
     if wanted.id_prefix is not None:
-        where.append("r.id >= ? AND r.id < ?")
+        between = "{}.id >= ? AND {}.id < ?"
+        within = f"EXISTS (SELECT 1 FROM runs p WHERE p.rid = {at}.rid AND {between.format('p', 'p')})"  # noqa: S608  # our own text
+        where.append(between.format(at, at) if of_runs else within)
         prefix = storable(wanted.id_prefix)
         args += [prefix, prefix + "\U0010ffff"]
     return where, args
 
 
-def select_runs(
-    what: str, wanted: RunFilter, *, paged: bool = True, rarest: Mapping[FacetKey, int] | None = None
-) -> tuple[str, list[object]]:
-    """SQL and its arguments that select `what` (columns of runs `r`), newest first.
+def select_rows(wanted: RunFilter, rarest: Mapping[FacetKey, int] | None = None) -> Sql:
+    """SQL and its arguments that select `started_at` and `rid` of the runs that a filter wants, its text apart, in no order.
 
-    `rarest` tells how many runs have a facet: the rarest one is walked along, and the others are looked up.
-    `interrupted` selects what says `running`: whether the owner lives is seen on reading.
+    `rarest` tells how many runs have a facet: the rarest one is walked along, and the others are looked up. Only indexes
+    are read, so that what a page leaves out costs little.
     """
     facets = wanted_facets(wanted)
     if rarest is not None:
         facets.sort(key=lambda facet: rarest.get(facet, 0))
-    where = ["r.row IS NOT NULL"]
-    args: list[object] = []
-    source = "runs r"
-    order = "r.started_at DESC, r.rid DESC"
+    source, first, args = "runs f", "f.started_at IS NOT NULL", list[object]()
     if facets:
-        source = "facets f JOIN runs r ON r.rid = f.rid"
-        order = "f.started_at DESC, f.rid DESC"
-        where.append("f.kind = ? AND f.value = ?")
-        args += [int(facets[0][0]), facets[0][1]]
-    more, bound = conditions(wanted, "f" if facets else "r", facets[1:])
-    where += more[1:]
-    args += bound
-    sql = f"SELECT {what} FROM {source} WHERE {' AND '.join(where)}"  # noqa: S608  # columns and operators are ours, values are bound
-    if what.startswith("count"):
-        return sql, args
-    sql += f" ORDER BY {order}"
+        source, first, args = "facets f", "f.kind = ? AND f.value = ?", [int(facets[0][0]), facets[0][1]]
+    where, more = conditions(wanted, "f", facets[1:], of_runs=not facets)
+    return f"SELECT f.started_at, f.rid FROM {source} WHERE {' AND '.join([first, *where])}", [*args, *more]  # noqa: S608  # our own text, values are bound
+
+
+def newest(what: str, rows: Sql, wanted: RunFilter, *, paged: bool = True) -> Sql:
+    """SQL and its arguments that select `what` (columns of runs `r`) of `rows`, newest first; a page of them, if `paged`.
+
+    `interrupted` selects what says `running`: whether the owner lives is seen on reading.
+    """
+    sql, args = rows
     if paged:
-        sql += " LIMIT ? OFFSET ?"
-        args += [-1 if wanted.limit is None else wanted.limit, wanted.offset]
-    return sql, args
+        sql += f" {NEWEST} LIMIT ? OFFSET ?"
+        args = [*args, -1 if wanted.limit is None else wanted.limit, wanted.offset]
+    return f"SELECT {what} FROM ({sql}) f JOIN runs r ON r.rid = f.rid WHERE r.row IS NOT NULL {NEWEST}", args  # noqa: S608  # our own text
 
 
 def matches(run: Run, facets: set[FacetKey], wanted: RunFilter) -> bool:

@@ -9,7 +9,7 @@ __all__ = ["APPLICATION_ID", "SCHEMA", "TABLES", "UPGRADES", "event_key", "keys_
 APPLICATION_ID = 0x4C6F7570
 """`Loup` in ASCII: what `file(1)` and we recognise a store by."""
 
-SCHEMA = 3
+SCHEMA = 4
 """`user_version` of the file. Raised when a table changes; a newer one is refused."""
 
 _RUN_BITS = 32
@@ -44,6 +44,27 @@ _COUNTS = (
             SELECT 12, '', NEW.started_at, NEW.rid WHERE EXISTS (
                 SELECT 1 FROM runs p JOIN facets f ON f.kind = 6 AND f.value = p.id WHERE p.rid = NEW.rid)
             ON CONFLICT DO NOTHING;
+    END""",
+)
+
+_FAMILIES = (
+    # A family is a run with the forks of it and of those. Each of them says which run is the first (family, its rid) and
+    # when that began (family_at); the index is the order in which families are shown.
+    "CREATE INDEX runs_by_family ON runs(family_at DESC, family DESC, rid <> family, started_at, rid)",
+    # A run that gets its first status (2) begins a family, and takes in those of forks that were there before it.
+    """CREATE TRIGGER families_begin AFTER INSERT ON facets WHEN NEW.kind = 2 BEGIN
+        UPDATE runs SET family = rid, family_at = NEW.started_at WHERE rid = NEW.rid AND family IS NULL;
+        UPDATE runs SET (family_at, family) = (SELECT p.family_at, p.family FROM runs p WHERE p.rid = NEW.rid)
+            WHERE (family_at, family) IN (
+                SELECT c.family_at, c.family FROM runs p JOIN facets f ON f.kind = 6 AND f.value = p.id
+                    JOIN runs c ON c.rid = f.rid WHERE p.rid = NEW.rid AND c.family = c.rid AND c.rid <> p.rid);
+    END""",
+    # A run that names its parent (6) goes into the family of that, with those who are in its own.
+    """CREATE TRIGGER families_grow AFTER INSERT ON facets WHEN NEW.kind = 6 BEGIN
+        UPDATE runs SET family = rid, family_at = NEW.started_at WHERE rid = NEW.rid AND family IS NULL;
+        UPDATE runs SET (family_at, family) = (SELECT p.family_at, p.family FROM runs p WHERE p.id = NEW.value)
+            WHERE (family_at, family) IN (SELECT s.family_at, s.family FROM runs s WHERE s.rid = NEW.rid AND s.family = s.rid)
+                AND EXISTS (SELECT 1 FROM runs p WHERE p.id = NEW.value AND p.family IS NOT NULL);
     END""",
 )
 
@@ -102,7 +123,9 @@ TABLES = (
         row BLOB,
         tags_by_hand TEXT,
         key_version INTEGER,
-        retention TEXT
+        retention TEXT,
+        family INTEGER,
+        family_at TEXT
     )""",
     "CREATE INDEX runs_newest ON runs(started_at, rid)",
     # What lists filter by, each in the order in which lists are shown.
@@ -114,6 +137,7 @@ TABLES = (
         PRIMARY KEY(kind, value, started_at, rid)
     ) WITHOUT ROWID""",
     *_COUNTS,
+    *_FAMILIES,
     *_JOBS,
     *_OUTBOX,
     # key = row of the run << 32 | idx
@@ -153,6 +177,22 @@ UPGRADES: Mapping[int, tuple[str, ...]] = {
             WHERE f.kind = 6 AND p.started_at IS NOT NULL ON CONFLICT DO NOTHING""",
     ),
     3: _OUTBOX,
+    4: (
+        "ALTER TABLE runs ADD COLUMN family INTEGER",
+        "ALTER TABLE runs ADD COLUMN family_at TEXT",
+        "UPDATE runs SET family = rid, family_at = started_at WHERE started_at IS NOT NULL",
+        """WITH RECURSIVE
+            links(child, parent) AS MATERIALIZED (
+                SELECT f.rid, p.rid FROM facets f JOIN runs p ON p.id = f.value WHERE f.kind = 6 AND p.family IS NOT NULL),
+            tree(rid, family, family_at) AS (
+                SELECT rid, rid, started_at FROM runs WHERE family IS NOT NULL AND rid NOT IN (SELECT child FROM links)
+                UNION SELECT l.child, t.family, t.family_at FROM tree t JOIN links l ON l.parent = t.rid)
+            UPDATE runs SET family = tree.family, family_at = tree.family_at
+                FROM tree WHERE tree.rid = runs.rid AND tree.rid <> tree.family""",
+        *_FAMILIES,
+        """INSERT INTO facets SELECT 15, '', started_at, rid FROM runs WHERE row IS NOT NULL AND started_at IS NOT NULL
+            AND rid NOT IN (SELECT rid FROM facets WHERE kind = 6)""",
+    ),
 }
 """What makes a file of the version before one of this version. Runs of before are found by new facets after `rebuild`."""
 

@@ -19,12 +19,13 @@ from agentloupe.store import upkeep
 from agentloupe.store.counting import count_runs, facet_values, how_many
 from agentloupe.store.database import Connection, Database
 from agentloupe.store.evidence import chain_holds
+from agentloupe.store.families import select_by_family
 from agentloupe.store.flusher import Flusher
 from agentloupe.store.jobs import SqliteJobs
 from agentloupe.store.outbox import SqliteOutbox
 from agentloupe.store.owners import alive, check_gone, gone
 from agentloupe.store.projection import set_tags
-from agentloupe.store.queries import select_runs, wanted_facets
+from agentloupe.store.queries import newest, select_rows, wanted_facets
 from agentloupe.store.reading import read_events, read_range
 from agentloupe.store.recovery import recover
 from agentloupe.store.rows import run_from, step_from
@@ -297,11 +298,13 @@ class SqliteStore:
         by_hand = wanted.status in {"running", "interrupted"}
         facets = wanted_facets(wanted)
         with self._db.reading() as conn:
-            if wanted.text is not None:
+            if wanted.order == "family":
+                sql, args = select_by_family(conn, _COLUMNS, wanted, paged=not by_hand)
+            elif wanted.text is not None:
                 sql, args = select_found(conn, _COLUMNS, wanted, paged=not by_hand)
             else:
                 rarest = how_many(conn, facets) if len(facets) > 1 else None
-                sql, args = select_runs(_COLUMNS, wanted, paged=not by_hand, rarest=rarest)
+                sql, args = newest(_COLUMNS, select_rows(wanted, rarest), wanted, paged=not by_hand)
             found = [_run(row) for row in _rows(conn, sql, args)]
         if not by_hand:
             return found
@@ -315,7 +318,7 @@ class SqliteStore:
         if wanted.status in {"running", "interrupted"}:
             with self._db.reading() as conn:
                 found = select_found(conn, _COLUMNS, wanted, paged=False) if wanted.text is not None else None
-                sql, args = found or select_runs(_COLUMNS, wanted, paged=False)
+                sql, args = found or newest(_COLUMNS, select_rows(wanted), wanted, paged=False)
                 return sum(_run(row).status == wanted.status for row in _rows(conn, sql, args))
         with self._db.reading() as conn:
             return (count_runs if wanted.text is None else count_found)(conn, wanted, most)

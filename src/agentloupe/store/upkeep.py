@@ -188,12 +188,13 @@ def erase(conn: Connection, rid: int, run_id: str, head: Head, drafts: Sequence[
     run = None if before is None else _tombstone(before)
     conn.execute(
         "UPDATE runs SET last_sequence = ?, head = ?, erased = 1, owner_pid = NULL, epoch = epoch + 1, row = ?,"
-        " status = coalesce(?, status) WHERE rid = ?",
+        " status = coalesce(?, status), started_at = CASE WHEN ? THEN NULL ELSE started_at END WHERE rid = ?",
         (
             sealed.head.sequence,
             bytes.fromhex(sealed.head.hash),
             None if run is None else run_bytes(run),
             None if run is None else run.status,
+            run is None,  # what has no row has no place in a list
             rid,
         ),
     )

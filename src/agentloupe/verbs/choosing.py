@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 from agentloupe.importers.times import bound
 from agentloupe.words.errors import UsageError
-from agentloupe.words.run import STATUSES, Coverage, RunFilter
+from agentloupe.words.run import STATUSES, Coverage, RunFilter, RunOrder
 
 __all__ = ["chosen_runs"]
 
@@ -36,10 +36,13 @@ def chosen_runs(
         facets: further fields of `RunFilter`.
 
     Raises:
-        UsageError: no such status (reason `status`) or coverage (`coverage`), or no time (`time`).
+        UsageError: no such status (reason `status`), order (`order`) or coverage (`coverage`), or no time (`time`).
     """
     if status is not None and status not in STATUSES:
         raise UsageError(f"no such status: {status}", hint=f"one of {', '.join(STATUSES)}", reason="status")
+    orders = get_args(RunOrder)
+    if facets.get("order", "newest") not in orders:
+        raise UsageError(f"no such order: {facets['order']}", hint=f"one of {', '.join(orders)}", reason="order")
     known = get_args(Coverage)
     if facets.get("coverage") not in (None, *known):
         raise UsageError(

@@ -20,6 +20,7 @@ __all__ = [
     "Owner",
     "Run",
     "RunFilter",
+    "RunOrder",
     "RunStatus",
     "coverage_left",
     "without_values",
@@ -28,6 +29,9 @@ __all__ = [
 RunStatus = Literal["running", "waiting", "ok", "error", "cancelled", "interrupted"]
 STATUSES: tuple[RunStatus, ...] = get_args(RunStatus)
 Coverage = Literal["full", "control_flow", "limited_replay", "trace_only", "lossy"]
+RunOrder = Literal["newest", "family"]
+"""How a list of runs is sorted."""
+
 Engine = Literal["own", "generic", "imported"]
 """Who drove the run: the user's own code, the plain agent loop, or another program (an import)."""
 
@@ -148,11 +152,13 @@ def without_values(run: Run) -> Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFilter:
-    """Which runs to list. Every set field must match; newest first; `limit` rows from `offset`.
+    """Which runs to list. Every set field must match; `limit` rows from `offset`.
 
     Attributes:
         model: a model that was asked, in any step.
-        missed: only forks that had a miss. forked: only runs that forks were made of.
+        missed: only forks that had a miss. forked: only runs that forks were made of. roots: only runs that are no forks.
+        order: `newest` first, or by `family`: a run with the forks of it and of those, the first run first and the others as
+            they were begun; the family whose first run is the newest comes first.
         name: the whole name.
         text: the beginning of an id, or a part of a name; ASCII letters of a name in either case.
         error: class of an error that happened in it.
@@ -171,11 +177,13 @@ class RunFilter:
     coverage: Coverage | None = None
     missed: bool = False
     forked: bool = False
+    roots: bool = False
     open_effects: bool = False
     name: str | None = None
     text: str | None = None
     since: str | None = None
     until: str | None = None
     id_prefix: str | None = None
+    order: RunOrder = "newest"
     limit: int | None = 50
     offset: int = 0

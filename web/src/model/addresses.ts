@@ -17,6 +17,7 @@ export const FILTERS = [
   'coverage',
   'misses',
   'forks',
+  'roots',
   'q',
 ] as const;
 type Filter = (typeof FILTERS)[number];
@@ -27,6 +28,7 @@ const STATUSES = ['running', 'waiting', 'ok', 'error', 'cancelled', 'interrupted
 
 export type RunsSearch = { readonly [K in Filter]?: string | undefined } & {
   readonly sel?: readonly string[] | undefined;
+  readonly sort?: 'family' | undefined;
   readonly coverage?: (typeof COVERAGES)[number] | undefined;
 };
 
@@ -40,6 +42,8 @@ export function runsSearch(raw: Raw): RunsSearch {
     coverage: among(COVERAGES, raw['coverage']),
     misses: among(['1'], raw['misses']),
     forks: among(['1'], raw['forks']),
+    roots: among(['1'], raw['roots']),
+    sort: among(['family'], raw['sort']),
     sel: sel.length ? sel : undefined,
   };
 }

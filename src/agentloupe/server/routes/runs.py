@@ -19,7 +19,7 @@ from agentloupe.verbs.choosing import chosen_runs
 from agentloupe.verbs.deleting import delete_run
 from agentloupe.words.errors import Damaged, VersionUnknown
 from agentloupe.words.jsontext import Json
-from agentloupe.words.run import Coverage, Run, RunFilter, RunStatus
+from agentloupe.words.run import Coverage, Run, RunFilter, RunOrder, RunStatus
 
 __all__ = ["router"]
 
@@ -50,14 +50,18 @@ def list_runs(
     coverage: Annotated[Coverage | None, Query()] = None,
     misses: Annotated[bool, Query(description="Only forks that had a miss.")] = False,
     forks: Annotated[bool, Query(description="Only runs that forks were made of.")] = False,
+    roots: Annotated[bool, Query(description="Only runs that are no forks.")] = False,
     since: Moment = None,
     until: Moment = None,
     q: Annotated[str | None, Query(max_length=500, description="Beginning of an id, or a part of a name.")] = None,
+    sort: Annotated[
+        RunOrder, Query(description="`family`: each run with the forks of it and of those, the first run first.")
+    ] = "newest",
     facets: Annotated[bool, Query(description="With values to filter by.")] = False,
     first: First = 0,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
 ) -> Response:
-    """Runs, newest first; every filter that is set must match."""
+    """Runs, newest first or by family; every filter that is set must match."""
     wanted = chosen_runs(
         status=status,
         agent=agent,
@@ -71,9 +75,11 @@ def list_runs(
         coverage=coverage,
         missed=misses,
         forked=forks,
+        roots=roots,
         since=since,
         until=until,
         text=q,
+        order=sort,
         offset=first,
         limit=limit,
     )

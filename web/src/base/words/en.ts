@@ -136,6 +136,7 @@ export const en = {
   'runs.filter.since': 'Time',
   'runs.filter.misses': 'Has misses',
   'runs.filter.forks': 'Has forks',
+  'runs.filter.roots': 'Only roots',
   'runs.filter.q': 'Name or id',
   'runs.filter.clear': 'Any',
   'runs.filter.hour': 'last hour',

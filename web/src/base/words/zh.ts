@@ -133,6 +133,7 @@ export const zh = {
   'runs.filter.since': '时间',
   'runs.filter.misses': '有未命中',
   'runs.filter.forks': '有分叉',
+  'runs.filter.roots': '仅根运行',
   'runs.filter.q': '名称或编号',
   'runs.filter.clear': '不限',
   'runs.filter.hour': '最近一小时',

@@ -2,7 +2,7 @@ import { useQuery } from '@tanstack/react-query';
 import type { Facets } from '../../api/types';
 import { useWords, type WordKey } from '../../base/words';
 import { COVERAGES, type RunsSearch, SINCE } from '../../model/addresses';
-import { Chip, Item, Menu } from '../../widgets/controls';
+import { Chip, Item, Menu, Seg } from '../../widgets/controls';
 import { RunText } from '../../widgets/text';
 import { loadFacets } from './queries';
 
@@ -68,6 +68,9 @@ export function Filters({ search, onChange }: FiltersProps) {
       <Chip on={search.forks === '1'} sign="fork" onToggle={() => onChange({ forks: search.forks ? undefined : '1' })}>
         {t('runs.filter.forks')}
       </Chip>
+      <Chip on={search.roots === '1'} onToggle={() => onChange({ roots: search.roots ? undefined : '1' })}>
+        {t('runs.filter.roots')}
+      </Chip>
       {search.q && (
         <Chip on onToggle={() => onChange({ q: undefined })}>
           {t('runs.filter.q')}{' '}
@@ -77,6 +80,16 @@ export function Filters({ search, onChange }: FiltersProps) {
           ×
         </Chip>
       )}
+      <span className="grow" />
+      <Seg
+        label={t('runs.sort')}
+        value={search.sort ?? 'newest'}
+        choices={[
+          { value: 'family', label: t('runs.sort.family') },
+          { value: 'newest', label: t('runs.sort.time') },
+        ]}
+        onChoose={sort => onChange({ sort: sort === 'family' ? sort : undefined })}
+      />
     </div>
   );
 }

@@ -2,6 +2,7 @@ import { Link } from '@tanstack/react-router';
 import type { Run } from '../../api/types';
 import { duration, moment, money } from '../../base/format';
 import { useWords } from '../../base/words';
+import type { Line } from '../../model/descent';
 import { changedPlaces } from '../../model/overrides';
 import { CoverageTag, SourceCount, Status } from '../../widgets/tags';
 import { Count, RunText, Unknown } from '../../widgets/text';
@@ -10,11 +11,13 @@ interface RowProps {
   readonly run: Run;
   readonly selected: boolean;
   readonly current: boolean;
+  /** Where the row's line of descent goes on. */
+  readonly line: Line;
   readonly onSelect: () => void;
 }
 
 /** One run of the list. */
-export function RunRow({ run, selected, current, onSelect }: RowProps) {
+export function RunRow({ run, selected, current, line, onSelect }: RowProps) {
   const { t, language } = useWords();
   return (
     <>
@@ -28,7 +31,7 @@ export function RunRow({ run, selected, current, onSelect }: RowProps) {
         />
       </span>
       <span className="cell name" role="cell">
-        <Branch fork={run.parent_run_id !== null} parent={run.children > 0} />
+        <Branch fork={run.parent_run_id !== null} line={line} />
         <span className="grow">
           <span className="ell line">
             <Link to="/runs/$id" params={{ id: run.id }} search={{}} tabIndex={current ? 0 : -1}>
@@ -111,20 +114,19 @@ function Answers({ run }: { readonly run: Run }) {
 }
 
 /** The line of descent beside the name: a ring for a run of its own, a branch for a fork. */
-function Branch({ fork, parent }: { readonly fork: boolean; readonly parent: boolean }) {
+function Branch({ fork, line }: { readonly fork: boolean; readonly line: Line }) {
+  const middle = fork ? 18 : 14;
   return (
     <svg width={fork ? 28 : 20} height="36" aria-hidden="true" className="branch">
+      {line.above && <path d={`M8 0v${middle}`} stroke="var(--kept-bar)" strokeWidth="3" strokeDasharray="1.5 2" />}
+      {line.below && <path d={`M8 36v-${middle}`} stroke="var(--kept-bar)" strokeWidth="3" strokeDasharray="1.5 2" />}
       {fork ? (
         <>
-          <path d="M8 0v36" stroke="var(--kept-bar)" strokeWidth="3" strokeDasharray="1.5 2" />
           <path d="M8 18h13" stroke="var(--accent)" strokeWidth="2" />
           <circle cx="22" cy="18" r="3.5" fill="var(--accent)" />
         </>
       ) : (
-        <>
-          {parent && <path d="M8 0v14" stroke="var(--kept-bar)" strokeWidth="3" strokeDasharray="1.5 2" />}
-          <circle cx="8" cy="18" r="3.5" fill="none" stroke="var(--text-2)" strokeWidth="1.5" />
-        </>
+        <circle cx="8" cy="18" r="3.5" fill="none" stroke="var(--text-2)" strokeWidth="1.5" />
       )}
     </svg>
   );

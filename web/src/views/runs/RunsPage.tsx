@@ -9,6 +9,7 @@ import { type Hint, useKeys } from '../../base/keys';
 import { lift, reveal, TALL, TALLEST } from '../../base/tall';
 import { useWords } from '../../base/words';
 import { FILTERS, type RunsSearch } from '../../model/addresses';
+import { lineOf } from '../../model/descent';
 import { Icon } from '../../widgets/Icon';
 import { Finder, Foot } from '../../widgets/slots';
 import { Failure, Loading } from '../../widgets/states';
@@ -33,7 +34,7 @@ const HINTS: readonly Hint[] = [
   { keys: ['?'], does: 'key.all' },
 ];
 
-/** All runs, newest first: filter, select, compare, import. */
+/** All runs, newest first or by family: filter, select, compare, import. */
 export function RunsPage() {
   const { t } = useWords();
   const search = route.useSearch();
@@ -165,6 +166,7 @@ function List({ search, selected, onSelect, onCompare, importer, children }: Lis
                         run={found}
                         selected={selected.includes(found.id)}
                         current={item.index === current}
+                        line={lineOf(found, pages.at(item.index + 1), search.sort === 'family')}
                         onSelect={() => onSelect(found.id)}
                       />
                     ) : (
@@ -269,7 +271,11 @@ function Nothing({ search }: { readonly search: RunsSearch }) {
     return (
       <div className="state">
         <p>{t('runs.none', { filters: named.join(', ') })}</p>
-        <button type="button" className="btn" onClick={() => void navigate({ search: {}, replace: true })}>
+        <button
+          type="button"
+          className="btn"
+          onClick={() => void navigate({ search: ({ sort }) => ({ sort }), replace: true })}
+        >
           {t('runs.clear')}
         </button>
       </div>
