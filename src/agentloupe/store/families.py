@@ -14,7 +14,7 @@ from agentloupe.words.run import RunFilter
 __all__ = ["select_by_family"]
 
 _FEW = 20_000
-"""Runs that are put in order all_found."""
+"""Runs that are put in order all at once."""
 _ORDER = "r.family_at DESC, r.family DESC, r.rid <> r.family, r.started_at, r.rid"
 
 

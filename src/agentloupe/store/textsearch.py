@@ -20,7 +20,7 @@ from agentloupe.words.run import RunFilter
 __all__ = ["Found", "all_found", "count_found", "found_by_text", "select_found", "text_test"]
 
 _FEW = 20_000
-"""Runs that are put in order all_found."""
+"""Runs that are put in order all at once."""
 _MANY_NAMES = 400
 """Names that are walked along one by one; SQLite takes no more than 500 selects as one."""
 _ROWS = 20_000
