@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -58,6 +59,8 @@ def payer(amount: int) -> str:
     client = loupe.wrap(OpenAI(api_key="none", base_url=os.environ["LLM_BASE_URL"], max_retries=0))
     asked = [{"role": "user", "content": "and then?"}]
     said = client.chat.completions.create(model="m", messages=asked).choices[0].message.content
+    if (HERE / "quits").exists():
+        os._exit(7)
     if (HERE / "stuck").exists():
         wait((HERE / "deaf").exists())
     pay(amount)
@@ -194,3 +197,40 @@ def test_a_run_that_belongs_elsewhere_is_not_resumed_from_the_page(
         body = {"call_id": "0.1", "outcome": "not_done", "by": "anna", "why": "asked"}
         refused(elsewhere.post(f"/api/runs/{run}/effects", json=body), 409, "elsewhere")
     other.close()
+
+
+def test_a_worker_that_is_stopped_leaves_no_child_and_the_next_one_goes_on(
+    client: TestClient, store: Store, recorded: Path, model: Model
+) -> None:
+    run = store.runs()[0].id
+    model.slow = True
+    body = {"from_step": model_step(store, run), "engine": "own"}
+    db = str(recorded / "runs.db")
+    with started(recorded, "worker", "payers", "--db", db) as process:
+        begun = good(client.post(f"/api/runs/{run}/fork", json=body))["job"]
+        assert model.asked.acquire(timeout=60)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=30)  # it is over when its child is, which holds the same pipes
+        assert process.returncode == 0
+    (cut,) = begun["run_ids"]
+    row = store.run(cut)
+    assert row is not None
+    assert (row.status, good(client.get(f"/api/jobs/{begun['id']}"))["status"]) == ("interrupted", "queued")
+    model.slow = False
+    with started(recorded, "worker", "payers", "--db", db):
+        job = ended(client, begun["id"])
+    assert (job["status"], job["run_ids"] == [cut]) == ("done", False)
+    assert any(f"{cut} was cut off when its worker went" in note for note in job["notes"])
+
+
+def test_code_that_ends_its_own_process_fails_its_job_and_not_the_worker(
+    client: TestClient, store: Store, recorded: Path
+) -> None:
+    run = store.runs()[0].id
+    told(recorded, "quits")
+    body = {"from_step": model_step(store, run), "engine": "own"}
+    with started(recorded, "worker", "payers", "--db", str(recorded / "runs.db")) as process:
+        job = ended(client, good(client.post(f"/api/runs/{run}/fork", json=body))["job"]["id"])
+        assert (job["status"], job["error"]["reason"]) == ("failed", "worker_ended")
+        assert "ended with code 7" in job["error"]["message"]
+        assert process.poll() is None
