@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from typing import Any, cast
@@ -50,7 +51,8 @@ class Gemini:
 
     def answer(self, request: HttpRequest) -> HttpReply:
         body = json.loads(request.body)
-        self.asked.append((request.path, body, {name.lower(): value for name, value in request.headers.items()}))
+        path = f"{request.path}?{request.query}" if request.query else request.path
+        self.asked.append((path, body, {name.lower(): value for name, value in request.headers.items()}))
         last = body["contents"][-1]["parts"][0]
         if "functionResponse" in last:
             return json_reply(said({"text": f"It is {json.dumps(last['functionResponse']['response'])}."}))
@@ -94,7 +96,9 @@ def recorded(store: Any, forecaster: Any) -> str:
     from agentloupe.verbs.sessions import RecordOpener
 
     with ambient.opening_with(RecordOpener(store)):
-        forecaster()
+        made = forecaster()
+        if asyncio.iscoroutine(made):
+            asyncio.run(made)
     return store.runs()[0].id
 
 
@@ -286,10 +290,67 @@ def test_own_code_keeps_its_model_and_changes_the_rest(gemini: tuple[str, Gemini
     (made,) = fork(run_id, forecaster, from_step=at, store=store, system_prompt="Be long.").candidates
     assert made.status == "ok", made.error
     assert [body["systemInstruction"] for _, body, _ in model.asked] == [{"parts": [{"text": "Be long."}]}] * 2
-    (refused,) = fork(run_id, forecaster, from_step=at, store=store, model="gemini-x").candidates
-    assert refused.status == "error"
-    assert "names its model in the URL" in str(refused.error)
-    assert len(model.asked) == 2, "nothing was sent under another name"
+
+
+@pytest.mark.parametrize("client", ["httpx", "requests", "aiohttp"])
+def test_own_code_asks_another_model_than_its_url_names(gemini: tuple[str, Gemini], client: str) -> None:
+    url, model = gemini
+    store = loupe.open_store("memory:")
+    asker = {"httpx": by_httpx, "requests": by_requests, "aiohttp": by_aiohttp}[client](
+        f"{url}{PATH}?key=LOUPE-CANARY-0333&x=1"
+    )
+    run_id = recorded(store, asker)
+    (at,) = [step.idx for step in steps(store, run_id, "llm")]
+    model.asked.clear()
+    (made,) = fork(run_id, asker, from_step=at, store=store, model="gemini-x", system_prompt="Be long.").candidates
+    assert made.status == "ok", made.error
+    ((path, body, _),) = model.asked
+    assert path == "/v1beta/models/gemini-x:generateContent?key=LOUPE-CANARY-0333&x=1"
+    assert (body["systemInstruction"], "model" in body) == ({"parts": [{"text": "Be long."}]}, False)
+    (step,) = steps(store, made.id, "llm")
+    assert (step.name, step.status) == ("chat gemini-x", "ok")
+    report = replay(store.recording(made.id), asker)
+    assert report.passed, report.text()
+
+
+RESULT = {"functionResponse": {"name": "get_weather", "response": {}}}
+BODY: dict[str, Any] = {"contents": [{"role": "user", "parts": [RESULT]}], "systemInstruction": SYSTEM}
+
+
+def by_httpx(url: str) -> Any:
+    @loupe.agent(name="asker")
+    def asker() -> int:
+        with httpx.Client(transport=cast("Any", loupe.http_transport())) as client:
+            return client.post(url, json=BODY).status_code
+
+    return asker
+
+
+def by_requests(url: str) -> Any:
+    requests = pytest.importorskip("requests")
+
+    @loupe.agent(name="asker")
+    def asker() -> int:
+        with requests.Session() as session:
+            session.mount("http://", loupe.requests_adapter())
+            return session.post(url, json=BODY).status_code
+
+    return asker
+
+
+def by_aiohttp(url: str) -> Any:
+    aiohttp = pytest.importorskip("aiohttp")
+
+    @loupe.agent(name="asker")
+    async def asker() -> int:
+        async with (
+            aiohttp.ClientSession(middlewares=[loupe.aiohttp_middleware()]) as session,
+            session.post(url, json=BODY) as reply,
+        ):
+            await reply.read()
+            return reply.status
+
+    return asker
 
 
 def test_a_result_is_an_object_for_it() -> None:

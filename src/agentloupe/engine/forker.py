@@ -560,9 +560,10 @@ class Forker:
         if not applied:
             return call, ()
         attrs, name, model = dict(call.attrs), call.name, request.get("model")
-        if isinstance(model, str) and model != call.input.get("model"):
+        was = call.input.get("model") or attrs.get("model")  # of some APIs it stands in the URL alone
+        if isinstance(model, str) and model != was:
             attrs["model"] = model
-            name = name.replace(str(call.input.get("model")), model)
+            name = name.replace(str(was), model)
         return replace(call, input=request, name=name, attrs=attrs), applied
 
     def _limit(self, name: str, error: LimitReached | Cancelled, where: Place) -> None:

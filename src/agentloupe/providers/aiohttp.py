@@ -65,9 +65,9 @@ async def send_recorded(request: Any, handler: Handler) -> Any:
                 response.content = Reader(request, _chunked(_head(response)), whole=await response.content.read())
         return response
 
-    async def resend(body: Json, query: str | None) -> Any:
-        if query is not None:
-            request.url = request.url.with_query(query)
+    async def resend(body: Json, url: str | None) -> Any:
+        if url is not None:
+            request.url = type(request.url)(url, encoded=True)
         await request.update_body(json_bytes(body))
         return await send()
 

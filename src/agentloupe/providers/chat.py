@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import lru_cache
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 from agentloupe.words.call import Attrs
 from agentloupe.words.canonical import Json
@@ -24,6 +24,7 @@ __all__ = [
     "request_facts",
     "response_facts",
     "step_name",
+    "with_model",
 ]
 
 QUERY = "extra_query"
@@ -78,6 +79,14 @@ def _model_of(request: Mapping[str, Json], path: str) -> str | None:
         return model
     named = _IN_PATH.search(path)
     return unquote(named[1]) if named else None
+
+
+def with_model(path: str, model: Json) -> str | None:
+    """The path with another model in it; `None` where it names none, or none is given."""
+    named = _IN_PATH.search(path)
+    if named is None or not isinstance(model, str):
+        return None
+    return f"{path[: named.start(1)]}{quote(model, safe='')}{path[named.end(1) :]}"
 
 
 def step_name(request: Mapping[str, Json], operation: str = "chat", path: str = "") -> str:

@@ -120,16 +120,15 @@ class _Exchange(HttpCall):
     def made(self, send: Callable[[Any], object]) -> Call:
         """The call; `send` sends a request."""
         return self.call(
-            stored, lambda answer: rebuilt(answer, self._request), lambda body, query: send(self._edited(body, query))
+            stored, lambda answer: rebuilt(answer, self._request), lambda body, url: send(self._edited(body, url))
         )
 
-    def _edited(self, body: Json, query: str | None) -> Any:
-        """The same request with another JSON body, and another query."""
+    def _edited(self, body: Json, url: str | None) -> Any:
+        """The same request with another JSON body, and to another URL."""
         request = self._request
-        url = request.url if query is None else request.url.copy_with(query=query.encode("ascii"))
         headers = [(name, value) for name, value in request.headers.raw if name.lower() not in _OF_THE_BODY]
         return library_of(request).Request(
-            request.method, url, headers=headers, content=json_bytes(body), extensions=request.extensions
+            request.method, url or request.url, headers=headers, content=json_bytes(body), extensions=request.extensions
         )
 
     def head(self, response: Any) -> Json:

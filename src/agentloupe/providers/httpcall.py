@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Generator, MutableMapping
 from contextlib import contextmanager
 from typing import Any, Final, cast
-from urllib.parse import urlsplit
+from urllib.parse import urlsplit, urlunsplit
 
 from agentloupe.ports.streams import Streamed
 from agentloupe.providers import chat
@@ -18,7 +18,7 @@ from agentloupe.providers.httpstream import told
 from agentloupe.providers.sending import Sending, on_its_way, trace_into
 from agentloupe.words.call import Attrs, Call
 from agentloupe.words.canonical import Json
-from agentloupe.words.errors import ForkRefused, NotRebuildable
+from agentloupe.words.errors import NotRebuildable
 from agentloupe.words.exchange import parsed
 
 __all__ = ["HttpCall", "json_bytes"]
@@ -66,7 +66,7 @@ class HttpCall:
         Args:
             encode: a whole response to a stored exchange.
             decode: the reverse.
-            resend: sends the request with another JSON body, and with another query where that is not `None`.
+            resend: sends the request with another JSON body, and to another URL where that is not `None`.
         """
         endpoint = chat.endpoint_of(self._path)
         facts: Attrs = {"provider": chat.provider_of(self._url), "method": self._method}
@@ -81,16 +81,13 @@ class HttpCall:
         def again(asked: Json) -> object:
             body = dict(cast("dict[str, Json]", asked))
             query = body.pop(chat.QUERY, None) or {}
-            if "model" in body and "model" not in self._body:
-                raise ForkRefused(
-                    f"the program names its model in the URL ({endpoint}), which a fork does not change",
-                    hint="fork it with the generic loop (--engine generic), or change the model in the code",
-                    reason="model_in_url",
-                )
-            known = query_asked(self._query)
-            if not isinstance(query, dict) or query == _told(known):
-                return resend(body, None)
-            return resend(body, query_text({**{k: v for k, v in known.items() if k in _KEYS}, **query}))
+            known, changed = query_asked(self._query), dict[str, str]()
+            if isinstance(query, dict) and query != _told(known):
+                changed["query"] = query_text({**{k: v for k, v in known.items() if k in _KEYS}, **query})
+            if "model" not in self._body and (path := chat.with_model(self._path, body.get("model"))) is not None:
+                changed["path"] = path
+                del body["model"]
+            return resend(body, urlunsplit(urlsplit(self._url)._replace(**changed)) if changed else None)
 
         return Call(
             kind="llm" if self._model else "other",

@@ -13,7 +13,6 @@ from functools import cache
 from http.client import HTTPMessage
 from types import SimpleNamespace
 from typing import Any, cast
-from urllib.parse import urlsplit, urlunsplit
 
 from agentloupe.ports.streams import Stream, open_stream
 from agentloupe.providers.httpcall import HttpCall, json_bytes
@@ -73,7 +72,7 @@ def send_recorded(adapter: Any, request: Any, really: Callable[[Any], Any], stre
     def again(answer: dict[str, Json]) -> Any:
         return adapter.build_response(request, _Raw(answer, None, content_of(answer)))
 
-    call = wanted.call(_stored, again, lambda body, query: send(_edited(request, body, query)))
+    call = wanted.call(_stored, again, lambda body, url: send(_edited(request, body, url)))
     reply = open_stream(call, send, lambda response: _head(response) if streamed else None, wanted.done)
     if reply.stream is None:
         return reply.value
@@ -91,10 +90,9 @@ def content_of_request(request: Any) -> bytes | None:
     return b"" if body is None else bytes(body) if isinstance(body, bytes | bytearray) else None
 
 
-def _edited(request: Any, body: Json, query: str | None) -> Any:
+def _edited(request: Any, body: Json, url: str | None) -> Any:
     changed = request.copy()
-    if query is not None:
-        changed.url = urlunsplit(urlsplit(str(changed.url))._replace(query=query))
+    changed.url = url or changed.url
     changed.prepare_body(json_bytes(body), None)
     return changed
 
