@@ -87,8 +87,10 @@ class Scripted:
         return Answer(response=completed(self.answer(request)), facts={})
 
 
-def agent_of(model: Scripted, spelled: str, message: str) -> Callable[[], str]:
-    """The loop that everybody writes, in one hand."""
+def agent_of(
+    model: Scripted, spelled: str, message: str, back: Callable[[dict[str, Any]], dict[str, Any]] = lambda said: said
+) -> Callable[[], str]:
+    """The loop that everybody writes, in one hand; what the model said goes `back` as that makes it."""
     tools = {name: loupe.tool(effect="read", name=name)(tool) for name, tool in TOOLS.items()}
     ask = Rec().llm("m", lambda body: model.answer(body))
 
@@ -96,7 +98,7 @@ def agent_of(model: Scripted, spelled: str, message: str) -> Callable[[], str]:
         messages: list[Any] = [{"role": "system", "content": "S"}, {"role": "user", "content": "q"}]
         while True:
             said = ask({"model": "m", "messages": messages, "temperature": 0})
-            messages.append(said)
+            messages.append(back(said))
             if not said.get("tool_calls"):
                 return said["content"]
             for call in said["tool_calls"]:
@@ -120,6 +122,31 @@ def test_an_unchanged_fork_from_any_model_step_asks_what_the_parent_asked(spelle
         made = done.candidates[0]
         assert made.counts.miss == 0
         assert replay(made.id, store=store).passed, "a replay writes in that hand, too"
+
+
+def in_order(message: dict[str, Any], *, dumped: bool) -> dict[str, Any]:
+    """The message as `model_dump()` gives it: members in the order of the SDK's class, those that are not there as null."""
+    calls = [
+        {"id": call["id"], "function": {n: call["function"][n] for n in ("arguments", "name")}, "type": call["type"]}
+        for call in message.get("tool_calls", [])
+    ]
+    whole = {"content": None, "refusal": None, **message, "tool_calls": calls or None}
+    names = ("content", "refusal", "role", "tool_calls")
+    return {name: whole[name] for name in names if dumped or whole[name] is not None}
+
+
+@pytest.mark.parametrize("dumped", [True, False], ids=["model_dump()", "model_dump(exclude_none=True)"])
+def test_a_message_that_goes_back_with_its_members_in_another_order_is_asked_to_the_letter(dumped: bool) -> None:
+    model, store = Scripted(), MemoryStore()
+    agent = agent_of(model, "default", "plain", lambda message: in_order(message, dumped=dumped))
+    recording = record_in(store, agent)
+    at = [step.idx for step in load_steps(recording) if step.kind == "llm"]
+    assert next(iter(model.asked[1]["messages"][2])) == ("content" if dumped else "role")
+    for n, step in enumerate(at):
+        other = Scripted(n)
+        done = fork(recording.run_id, from_step=step, store=store, provider=other, control=False, engine="generic")
+        assert [json.dumps(body) for body in other.asked] == [json.dumps(body) for body in model.asked[n:]]
+        assert replay(done.candidates[0].id, store=store).passed
 
 
 @pytest.mark.parametrize("spelled", ["with words", "text or JSON"])

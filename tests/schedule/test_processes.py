@@ -18,6 +18,7 @@ import pytest
 
 import agentloupe as loupe
 from agentloupe.ports import ambient
+from agentloupe.words.errors import ReplayRefused
 from tests.schedule.trial import Made, made, replayed
 from tests.schedule.world import World, fetch, living_in
 
@@ -112,6 +113,14 @@ def test_programs_that_are_started_lower_the_coverage(way: Callable[[], int]) ->
     one = made(lambda: (way(), fetch()), 1)
     assert one.trace[0] == 0
     assert covered(one) == ("control_flow", True)
+
+
+def test_a_replay_of_such_a_run_is_refused_with_the_way_out() -> None:
+    one = made(lambda: (by_run(), fetch()), 1)
+    with pytest.raises(ReplayRefused) as refused:
+        replayed(one)
+    assert refused.value.reason == "control_flow"
+    assert "start processes inside a tool" in str(refused.value.hint)
 
 
 @loupe.tool(effect="read")

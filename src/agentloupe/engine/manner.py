@@ -38,7 +38,8 @@ _WHOLE = "type"
 """Among the members of a part that are left out: the whole part is."""
 _INSIDE = ("content", "tool_calls")
 """Members that hold parts."""
-_SPELLED = ("arguments", "function")
+_FUNCTION = "function"
+_SPELLED = ("arguments", _FUNCTION)
 """Members of a call that are, or hold, its arguments as text."""
 
 
@@ -58,6 +59,8 @@ class Manner:
         marks: also a result that is no error says so.
         members: of a tool message of chat completions, in order, where they are not the plain ones.
         said: texts in no spelling of JSON (a text in quotes, a table, a part of the result), by call and result.
+        orders: of the members of parts of a type (messages: of a role; of what a call names: `function`), where it is another
+            one than the model's own.
     """
 
     nulls: Nulls = "content"
@@ -71,6 +74,7 @@ class Manner:
     marks: bool = False
     members: tuple[str, ...] = ()
     said: Mapping[str, str] = field(default_factory=dict[str, str])
+    orders: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, "tuple[str, ...]"])
 
     # --- what the model said ------------------------------------------------------------------------------------------
 
@@ -104,7 +108,9 @@ class Manner:
             inner = kept.get(name)
             if isinstance(inner, list):
                 kept[name] = [self._part(p) if isinstance(p, dict) else p for p in inner if not self._gone(p)]
-        return kept
+        if isinstance(function := kept.get(_FUNCTION), dict):
+            kept[_FUNCTION] = _ordered(function, self.orders.get(_FUNCTION, ()))
+        return _ordered(kept, self.orders.get(kind, ()))
 
     def _respelled(self, value: Json) -> Json:
         """Arguments, or what holds them."""
@@ -163,6 +169,7 @@ class Manner:
             "marks": self.marks,
             "members": list(self.members),
             "said": dict(self.said),
+            "orders": _lists(self.orders),
         }
         return {**shown, **{name: value for name, value in more.items() if value}}
 
@@ -189,6 +196,7 @@ def manner_from_json(value: Json) -> Manner:
         value.get("marks") is True,
         _tuples({"members": value.get("members")}).get("members", ()),
         {str(place): str(text) for place, text in said.items()} if isinstance(said, dict) else {},
+        _tuples(value.get("orders")),
     )
 
 
@@ -250,6 +258,7 @@ def learn_manner(
         any(pair.marked is False for pair in answered),
         _members(seen),
         _said_of(answered, spelling, recorded),
+        changes.orders,
     )
 
 
@@ -329,12 +338,14 @@ class _Changes:
         left_out, added: members, by type of part.
         emptied: a content that was null became empty.
         arguments: how arguments were spelled anew.
+        orders: of members, by type of part, where one was changed.
     """
 
     left_out: dict[str, tuple[str, ...]]
     added: dict[str, tuple[str, ...]]
     emptied: bool
     arguments: Spelling | None
+    orders: dict[str, tuple[str, ...]]
 
 
 def _changes(turns: Iterable[Sequence[dict[str, Json]]], history: Sequence[Json]) -> _Changes:
@@ -343,7 +354,7 @@ def _changes(turns: Iterable[Sequence[dict[str, Json]]], history: Sequence[Json]
     kinds = {_kind(part) for part in written}
     left_out: dict[str, set[str]] = {}
     added: dict[str, set[str]] = {}
-    emptied, spelled = False, dict[str, str]()
+    emptied, spelled, orders = False, dict[str, str](), _Orders()
     for turn in turns:
         pairs = [(part, _again(part, written)) for part in _parts(turn)]
         if all(again is None for _, again in pairs):
@@ -354,10 +365,50 @@ def _changes(turns: Iterable[Sequence[dict[str, Json]]], history: Sequence[Json]
                 _narrow(left_out, kind, part.keys() - again.keys())
                 _narrow(added, kind, {n for n, value in again.items() if value is None and n not in part})
                 spelled |= {_said(part): _said(again)} if _said(part) else {}
+                orders.see(kind, part, again)
+                orders.see(_FUNCTION, part.get(_FUNCTION), again.get(_FUNCTION))
                 emptied = emptied or (part.get("content", "") is None and again.get("content") == "")
             elif kind in _REASONING - kinds:
                 left_out[kind] = {_WHOLE}
-    return _Changes(_sorted(left_out), _sorted(added), emptied, _spelled_anew(spelled))
+    return _Changes(_sorted(left_out), _sorted(added), emptied, _spelled_anew(spelled), orders.changed())
+
+
+class _Orders:
+    """In which order an agent writes the members of what a model said: one order for each type, or none."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, list[str] | None] = {}
+        self._changed: set[str] = set()
+
+    def see(self, kind: str, said: Json, written: Json) -> None:
+        """A part as it was said and as it was written."""
+        if not isinstance(said, dict) or not isinstance(written, dict):
+            return
+        if [name for name in said if name in written] != [name for name in written if name in said]:
+            self._changed.add(kind)
+        known = self._known.setdefault(kind, [])
+        if known is not None and not _inserted(known, list(written)):
+            self._known[kind] = None  # now so, now otherwise
+
+    def changed(self) -> dict[str, tuple[str, ...]]:
+        """The orders that are other ones than the model's."""
+        return {kind: tuple(known) for kind, known in sorted(self._known.items()) if known and kind in self._changed}
+
+
+def _inserted(order: list[str], names: Sequence[str]) -> bool:
+    """Puts the names into the order, each new one behind the one that it follows; `False`: they stand in another one."""
+    places = [order.index(name) for name in names if name in order]
+    if places != sorted(places):
+        return False
+    for at, name in enumerate(names):
+        if name not in order:
+            order.insert(order.index(names[at - 1]) + 1 if at else 0, name)
+    return True
+
+
+def _ordered(part: dict[str, Json], order: Sequence[str]) -> dict[str, Json]:
+    """The part with its members in that order; others behind them."""
+    return {name: part[name] for name in order if name in part} | part
 
 
 def _said(part: Mapping[str, Json]) -> str:

@@ -254,9 +254,12 @@ def _covered(tape: Tape) -> None:
 
 def way_back(tape: Tape) -> str:
     """What to do about a recording of coverage `control_flow`: names the tools to decorate, where it was tools."""
-    named = tape.finished.attrs.get("undecorated") if tape.finished is not None else None
+    attrs: Mapping[str, Json] = tape.finished.attrs if tape.finished is not None else {}
+    named, notes = attrs.get("undecorated"), attrs.get("coverage_notes")
     if isinstance(named, list) and named:
         return f"decorate these tools with @tool: {', '.join(map(str, named))}; then record again"
+    if isinstance(notes, list) and any("child process" in str(note) for note in notes):
+        return "start processes inside a tool (@tool), whose result a replay gives back; then record again"
     return "see the notes of `agentloupe show`, mend the program and record again"
 
 
