@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentloupe.engine.compare import Comparison, Side, Summary, compare_runs
+from agentloupe.engine.compare import Comparison, Side, Summary, compare_runs, summarise
 from agentloupe.engine.costs import PriceTable
 from agentloupe.engine.loop import from_llm_call
 from agentloupe.engine.overrides import Overrides
@@ -29,6 +29,7 @@ from agentloupe.words.step import Step
 from tests.fork_support import Script, weather_run
 from tests.made import Maker, weather_like
 from tests.store.test_files import edit
+from tests.support import ROOT
 
 BOTH = [("calculate", {"expression": "17.7 - 11.9"}), ("calculate", {"expression": "(17.7 - 11.9) * 9 / 5"})]
 
@@ -248,6 +249,7 @@ def side(run_id: str, steps: list[Any]) -> Side:
                 output_digest=f"{kind}{name}{output!r}{status}",
                 output=None if status == "error" else output,
                 error="Boom" if status == "error" else None,
+                error_class="Boom" if status == "error" else None,
                 status=status,
                 loaded=True,
             )
@@ -388,3 +390,18 @@ def test_an_inserted_recording_is_compared_from_its_projection() -> None:
     found = two("sample", sample, store=made)
     assert found.identical
     assert found.answers == ("11.9 °C", "11.9 °C")
+
+
+# --- the tree of paths, on facts that the page is tested with too -------------------------------------------------------
+
+PATHS: list[dict[str, Any]] = json.loads((ROOT / "tests" / "vectors" / "paths.json").read_text("utf-8"))
+
+
+@pytest.mark.parametrize("vector", PATHS, ids=[vector["why"] for vector in PATHS])
+def test_the_tree_of_paths(vector: dict[str, Any]) -> None:
+    sides = [
+        side(run, [((kind, name), given_in, 0, status) for kind, name, given_in, status in steps])
+        for run, steps in vector["runs"].items()
+    ]
+    told: Any = summarise(sides).as_json()
+    assert told["paths"] == vector["paths"]

@@ -3,7 +3,9 @@ import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
+import type { Path } from '../api/types';
 import { jsonFault, jsonText, parseJson } from '../base/json';
+import { drawingOf } from './pathtree';
 import { messagesIn } from './request';
 
 /** Facts that the engine is tested with too. */
@@ -56,5 +58,39 @@ describe('the messages of a request', () => {
     const listed = messages.flatMap(([, path]) => /^(?:messages|input|contents)\/(\d+)$/.exec(path)?.[1] ?? []);
     expect(found.map((_, at) => String(at))).toEqual(expect.arrayContaining([...new Set(listed)]));
     expect(found.length).toBe(Math.max(0, ...listed.map(at => Number(at) + 1)));
+  });
+});
+
+interface Road {
+  readonly why: string;
+  readonly runs: Readonly<Record<string, readonly unknown[]>>;
+  readonly paths: readonly Path[];
+}
+const ROADS = JSON.parse(read('paths')) as readonly Road[];
+
+/** The runs of each stretch with its depth, as the engine told them. */
+function told(paths: readonly Path[], depth = 0): (readonly [depth: number, runs: number, ends: number])[] {
+  return paths.flatMap(path => [
+    [depth, path.runs.length, path.ends.length] as const,
+    ...told(path.children, depth + 1),
+  ]);
+}
+
+describe('the tree of paths that the page draws', () => {
+  it.each(ROADS)('is the one that the engine found: $why', ({ runs, paths }) => {
+    const drawing = drawingOf(paths);
+    expect(drawing.stretches.map(one => [one.depth, one.runs, one.ends])).toEqual(told(paths));
+    const travelled = Object.keys(runs).filter(run => paths.some(path => path.runs.includes(run)));
+    expect(drawing.strands.map(one => one.run).toSorted()).toEqual(travelled.toSorted());
+    for (const strand of drawing.strands) {
+      expect(strand.at.map(one => one.depth)).toEqual(strand.at.map((_, at) => at));
+      expect(drawing.stretches.filter(one => one.ending.includes(strand.run)).map(one => one.depth)).toEqual([
+        strand.at.length - 1,
+      ]);
+    }
+    for (let depth = 0; depth < drawing.depth; depth++) {
+      const places = drawing.strands.flatMap(strand => strand.at.filter(one => one.depth === depth).map(one => one.y));
+      expect(new Set(places).size, 'no two strands lie on each other').toBe(places.length);
+    }
   });
 });
