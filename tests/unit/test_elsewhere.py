@@ -139,5 +139,7 @@ def test_the_command_says_what_to_type(tmp_path: Path, capsys: pytest.CaptureFix
     said = capsys.readouterr().err
     assert "was imported before it had ended" in said
     assert f"agentloupe resume {run_id} --take-over" in said
+    assert main(["show", run_id, "--db", str(tmp_path / "here.db")]) == 0
+    assert "it may go on where it came from" in " ".join(capsys.readouterr().out.split())
     assert main([*words, "--take-over"]) == 0
     assert "it ended: ok" in capsys.readouterr().out

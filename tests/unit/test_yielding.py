@@ -434,3 +434,5 @@ def test_what_stops_programs_from_outside_is_no_answer_of_a_write() -> None:
     recording, live = recorded(pays)
     (step,) = (step for step in load_steps(recording) if step.kind == "tool")
     assert (live, step.status, step.error_class) == ("halted", "unknown", f"{__name__}.Halt")
+    report = loupe.replay(recording, pays)
+    assert report.passed, report.text()

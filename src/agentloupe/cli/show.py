@@ -20,6 +20,7 @@ from agentloupe.cli.views import (
 )
 from agentloupe.engine.overrides import tool_names
 from agentloupe.ports.recording import Recording
+from agentloupe.verbs.elsewhere import warning_of
 from agentloupe.words.errors import Damaged, StepNotFound
 from agentloupe.words.jsontext import Json
 from agentloupe.words.run import Run, RunFilter
@@ -121,6 +122,8 @@ def _show_run(out: Output, run: Run, forks: Sequence[Run], changes: Sequence[str
     out.line(f"  coverage {run.coverage}{notes}", style="yellow" if run.coverage != "full" else "dim")
     if run.fidelity:
         out.line(f"  imported: {run.fidelity}", style="yellow")
+    if run.elsewhere:
+        out.line(f"  {warning_of(run.id)}", style="yellow")
     if gone:
         out.line(f"  its content was deleted; {run.events} events stay: agentloupe verify {run.id}", style="yellow")
     if run.error:

@@ -101,8 +101,10 @@ def done_apart(bench: Workbench, job: Job, cancel: Cancel) -> Ended:
         }
         spec = launch.write_spec(Path(folder, "session.json"), "work", fields)
         command = [sys.executable, "-m", "agentloupe.verbs.workchild", str(spec)]
-        environment = {**os.environ, **launch.variables_of(bench.store.recording(job.parent))}
-        code = run_child(command, environment=environment, cancel=cancel, apart=True)
+        recorded = dict[str, str]()
+        with suppress(LoupeError):  # what is wrong with the run the child says
+            recorded = launch.variables_of(bench.store.recording(job.parent))
+        code = run_child(command, environment={**os.environ, **recorded}, cancel=cancel, apart=True)
         told = _told(report)
     if cancel.cancelled:
         now = bench.jobs.get(job.id) or job
