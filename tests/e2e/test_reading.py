@@ -232,3 +232,29 @@ def test_a_silent_server_is_told_and_what_was_shown_stays(page: Page, server: Se
     expect(page.get_by_role("link", name="Weather watch")).to_be_visible()
     page.unroute("**/api/**")
     expect(page.get_by_text(re.compile("The server has not answered since"))).to_be_hidden()
+
+
+def test_the_time_line_is_zoomed_by_wheel_and_keys_and_follows_the_open_step(
+    page: Page, server: Served, world: World
+) -> None:
+    server.show(page, f"/runs/{world.observed}?step=1")
+    steps = page.get_by_role("navigation", name="Steps")
+    axis, whole = steps.locator(".axis"), steps.get_by_role("button", name="Whole time line")
+    before = axis.inner_text()
+    expect(whole).to_have_count(0)
+    bars = steps.locator(".wfr").nth(1).locator(".tr")
+    bars.hover()
+    page.keyboard.down("Control")
+    page.mouse.wheel(0, -800)
+    page.keyboard.up("Control")
+    expect(whole).to_be_visible()
+    assert axis.inner_text() != before
+    page.keyboard.press("End")
+    expect(steps.locator("[aria-current=step] .tr i")).to_be_visible()
+    page.keyboard.press("0")
+    expect(whole).to_have_count(0)
+    assert axis.inner_text() == before
+    page.keyboard.press("+")
+    expect(whole).to_be_visible()
+    page.keyboard.press("-")
+    expect(whole).to_have_count(0)

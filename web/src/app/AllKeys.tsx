@@ -14,6 +14,7 @@ const KEYS: readonly (readonly [keys: readonly string[], does: WordKey])[] = [
   [['n', 'p'], 'key.difference'],
   [['[', ']'], 'key.siblings'],
   [['1', '6'], 'key.tabs'],
+  [['+', '-', '0'], 'key.zoom'],
   [['z'], 'key.fold'],
   [['s'], 'key.swap'],
   [['o'], 'key.openA'],

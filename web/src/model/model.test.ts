@@ -6,7 +6,7 @@ import { callsOf, cardFor, cutAbove, span as spanOf } from './cards';
 import { colourOf, slices } from './context';
 import { shortened, wordsApart } from './diff';
 import { columnAt, heights } from './minimap';
-import { axis, barOf, timeLine } from './waterfall';
+import { axis, barOf, following, moved, outside, partOf, timeLine, WHOLE, zoomed } from './waterfall';
 
 const span = (from: number, to: number | null) => ({
   started_at: new Date(from).toISOString(),
@@ -37,6 +37,32 @@ describe('the time line', () => {
     expect(shown(600_000)).toBe('0 5 10 m');
     expect(shown(36_000_000)).toBe('0 5 10 h');
     expect(axis(8000).marks.map(mark => mark.at)).toEqual([0, 0.25, 0.5, 0.75, 1]);
+  });
+
+  it('has round marks in a part of it, counted from the beginning of the run', () => {
+    const { unit, marks } = axis(1000, 61_500);
+    expect([unit, ...marks.map(mark => mark.value)]).toEqual(['s', 61.5, 62, 62.5]);
+    expect(marks.map(mark => mark.at)).toEqual([0, 0.5, 1]);
+  });
+
+  it('is zoomed around a place that stays, and never beyond its ends', () => {
+    expect(zoomed(WHOLE, 0.5, 0.5)).toEqual({ left: 0.25, right: 0.75 });
+    expect(zoomed(WHOLE, 0.25, 0)).toEqual({ left: 0, right: 0.25 });
+    expect(zoomed({ left: 0, right: 0.25 }, 2, 1)).toEqual({ left: 0, right: 0.5 });
+    expect(zoomed({ left: 0.25, right: 0.75 }, 8, 0.5)).toEqual(WHOLE);
+    expect(zoomed(WHOLE, 0, 0.5).right).toBeGreaterThan(0.5);
+    expect(moved({ left: 0.5, right: 0.75 }, 5)).toEqual({ left: 0.75, right: 1 });
+    expect(moved({ left: 0.5, right: 0.75 }, -1)).toEqual({ left: 0.25, right: 0.5 });
+  });
+
+  it('follows the open step out of the part that is shown', () => {
+    const line = timeLine(span(0, 1000), undefined, 0);
+    const part = { left: 0, right: 0.1 };
+    expect(partOf(line, { left: 0.5, right: 0.75 })).toEqual({ from: 500, total: 250, offset: 500 });
+    expect(following(part, span(50, 60), line)).toBe(part);
+    expect(following(part, span(500, 600), line)).toEqual({ left: 0.5, right: 0.6 });
+    expect(outside(span(500, 600), partOf(line, part))).toBe(true);
+    expect(outside(span(50, null), partOf(line, { left: 0.5, right: 1 }))).toBe(false);
   });
 });
 

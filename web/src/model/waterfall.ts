@@ -13,6 +13,8 @@ interface Timed {
 export interface TimeLine {
   readonly from: number;
   readonly total: number;
+  /** From the beginning of the run to that of the line. */
+  readonly offset: number;
 }
 
 const at = (iso: string) => new Date(iso).getTime();
@@ -20,7 +22,53 @@ const at = (iso: string) => new Date(iso).getTime();
 /** The time line of a run; `now` stands for the end of one that still goes on. Steps that a fork kept may lie before its own start. */
 export function timeLine(run: Timed, firstStep: string | undefined, now: number): TimeLine {
   const from = Math.min(at(run.started_at), firstStep === undefined ? Number.POSITIVE_INFINITY : at(firstStep));
-  return { from, total: Math.max((run.ended_at === null ? now : at(run.ended_at)) - from, 1) };
+  return { from, total: Math.max((run.ended_at === null ? now : at(run.ended_at)) - from, 1), offset: 0 };
+}
+
+/** The part of a time line that is shown, as shares of the whole. */
+export interface Zoom {
+  readonly left: number;
+  readonly right: number;
+}
+
+export const WHOLE: Zoom = { left: 0, right: 1 };
+const CLOSEST = 1e-6;
+
+/** A part that is so many times as wide, around a place of what is shown (a share of it) that stays where it is. */
+export function zoomed(zoom: Zoom, by: number, around: number): Zoom {
+  const width = zoom.right - zoom.left;
+  const wide = Math.min(1, Math.max(CLOSEST, width * by));
+  return inside(zoom.left + (width - wide) * around, wide);
+}
+
+/** A part further on, by a share of what is shown; no further than the ends of the line. */
+export function moved(zoom: Zoom, by: number): Zoom {
+  const width = zoom.right - zoom.left;
+  return inside(zoom.left + by * width, width);
+}
+
+function inside(left: number, width: number): Zoom {
+  const first = Math.min(1 - width, Math.max(0, left));
+  return { left: first, right: first + width };
+}
+
+/** The part of a line as a line. */
+export function partOf(line: TimeLine, zoom: Zoom): TimeLine {
+  const offset = line.total * zoom.left;
+  return { from: line.from + offset, total: line.total * (zoom.right - zoom.left), offset: line.offset + offset };
+}
+
+/** The part moved, as wide as it was, so that the middle of a step is in its middle; the same where the step can be seen. */
+export function following(zoom: Zoom, step: Timed, line: TimeLine): Zoom {
+  if (!outside(step, partOf(line, zoom))) return zoom;
+  const { left, width } = barOf(step, line);
+  const wide = zoom.right - zoom.left;
+  return inside(left + width / 2 - wide / 2, wide);
+}
+
+/** Whether a step lies wholly before or behind a line. */
+export function outside(step: Timed, line: TimeLine): boolean {
+  return (step.ended_at !== null && at(step.ended_at) < line.from) || at(step.started_at) > line.from + line.total;
 }
 
 /** Where a step lies; one that is still open reaches to the end. */
@@ -48,20 +96,22 @@ export interface AxisMark {
   readonly value: number;
 }
 
-/** Round numbers for an axis over so many milliseconds, in the unit that suits them. */
-export function axis(total: number): { readonly unit: TimeUnit; readonly marks: readonly AxisMark[] } {
-  const seconds = total / 1000;
-  const [unit, size] = UNITS.find(([, , below]) => seconds < below) ?? UNITS[3];
-  const shown = marks(total / size);
-  return { unit, marks: shown.map(value => ({ at: (value * size) / seconds, value })) };
+/** Round numbers for an axis over so many milliseconds that begins at `from`, in the unit that suits them. */
+export function axis(total: number, from = 0): { readonly unit: TimeUnit; readonly marks: readonly AxisMark[] } {
+  const [seconds, first] = [total / 1000, from / 1000];
+  const [unit, size] = UNITS.find(([, , below]) => first + seconds < below) ?? UNITS[3];
+  const shown = marks(seconds / size, first / size);
+  return { unit, marks: shown.map(value => ({ at: (value * size - first) / seconds, value })) };
 }
 
-/** Round numbers of seconds for an axis, from 0 up to at most `most` marks. */
-function marks(total: number, most = 4): readonly number[] {
-  const seconds = total / 1000;
-  const raw = seconds / most;
+const MOST = 4;
+
+/** Round numbers from `first` on, over so much; at most `MOST` and one. */
+function marks(total: number, first: number): readonly number[] {
+  const raw = total / MOST;
   const power = 10 ** Math.floor(Math.log10(raw));
   const step = [1, 2, 5, 10].map(n => n * power).find(size => size >= raw) ?? raw;
-  const count = Math.min(most, Math.floor(seconds / step));
-  return Array.from({ length: count + 1 }, (_, n) => Number((n * step).toPrecision(3)));
+  const start = Math.ceil(first / step);
+  const count = Math.min(MOST, Math.floor((first + total) / step) - start);
+  return Array.from({ length: count + 1 }, (_, n) => Number(((start + n) * step).toPrecision(9)));
 }

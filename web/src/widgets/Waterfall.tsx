@@ -3,7 +3,7 @@ import type { ReactNode } from 'react';
 import type { StepHeader } from '../api/types';
 import { UNITS } from '../base/format';
 import { useWords } from '../base/words';
-import { axis, barOf, type TimeLine } from '../model/waterfall';
+import { axis, barOf, outside, type TimeLine } from '../model/waterfall';
 import { CutDot, Icon } from './Icon';
 import { Kind } from './tags';
 
@@ -13,7 +13,7 @@ export const ROW = 24;
 /** The seconds above the bars. */
 export function Axis({ line }: { readonly line: TimeLine }) {
   const { language } = useWords();
-  const { unit, marks } = axis(line.total);
+  const { unit, marks } = axis(line.total, line.offset);
   return (
     <div className="axis" aria-hidden="true">
       {marks.map(({ at, value }, n) => (
@@ -99,7 +99,9 @@ export function Bar({ header, kept, fork, line }: BarProps) {
   return (
     <span className="tr">
       <span className="vh">{header.name}</span>
-      <i className={barLook(header, kept, fork)} style={{ left: `${left * 100}%`, width: `${width * 100}%` }} />
+      {!outside(header, line) && (
+        <i className={barLook(header, kept, fork)} style={{ left: `${left * 100}%`, width: `${width * 100}%` }} />
+      )}
       <Signs header={header} />
     </span>
   );

@@ -30,6 +30,7 @@ const HINTS: readonly Hint[] = [
   { keys: ['c'], does: 'key.compare' },
   { keys: ['[', ']'], does: 'key.siblings' },
   { keys: ['1', '6'], does: 'key.tabs' },
+  { keys: ['+', '-', '0'], does: 'key.zoom' },
   { keys: ['/'], does: 'key.findRun' },
   { keys: ['?'], does: 'key.all' },
 ];

@@ -1,10 +1,21 @@
 import { useVirtualizer } from '@tanstack/react-virtual';
-import { useEffect, useRef } from 'react';
+import { type RefObject, useCallback, useEffect, useRef, useState } from 'react';
 import type { Pages } from '../../api/pages';
 import type { RunDetail, StepHeader } from '../../api/types';
 import { duration } from '../../base/format';
+import { useKeys } from '../../base/keys';
 import { useWords } from '../../base/words';
-import { timeLine } from '../../model/waterfall';
+import {
+  barOf,
+  following,
+  moved,
+  partOf,
+  type TimeLine,
+  timeLine,
+  WHOLE,
+  type Zoom,
+  zoomed,
+} from '../../model/waterfall';
 import { Seg } from '../../widgets/controls';
 import { Axis, Bar, ROW, Signs, StepRow } from '../../widgets/Waterfall';
 import { Family } from './Family';
@@ -39,7 +50,9 @@ export function StepsPane({ run, steps, step, side, onStep, onSide }: StepsPaneP
   useEffect(() => look(first, last), [look, first, last]);
   useEffect(() => rows.scrollToIndex(step, { align: 'auto' }), [rows, step]);
   const fork = run.forked_from_step !== null;
-  const line = timeLine(run, useFirstStep(steps), Date.now());
+  const whole = timeLine(run, useFirstStep(steps), Date.now());
+  const [zoom, setZoom] = useZoom(list, whole, side === 'tree' ? undefined : steps.at(step));
+  const line = partOf(whole, zoom);
   return (
     <nav className="pane wf" aria-label={t('run.steps')} ref={pane}>
       <h2 className="h3">
@@ -52,7 +65,13 @@ export function StepsPane({ run, steps, step, side, onStep, onSide }: StepsPaneP
           ]}
           onChoose={value => onSide(value === 'tree' ? 'tree' : undefined)}
         />
-        <span className="hide-n">{duration(run.seconds, language)}</span>
+        {zoom === WHOLE || side === 'tree' ? (
+          <span className="hide-n">{duration(run.seconds, language)}</span>
+        ) : (
+          <button type="button" className="btn s q" onClick={() => setZoom(WHOLE)} title={t('run.zoom.say')}>
+            {t('run.zoom.whole')}
+          </button>
+        )}
       </h2>
       {side === 'tree' ? <div className="axis" /> : <Axis line={line} />}
       <div ref={list} className="wfrows" style={{ height: rows.getTotalSize() }}>
@@ -87,6 +106,45 @@ export function StepsPane({ run, steps, step, side, onStep, onSide }: StepsPaneP
       <Legend fork={run.parent_run_id !== null} />
     </nav>
   );
+}
+
+/** The part of the time line that is shown: wheel with Ctrl around the mouse, wheel with Shift aside, `+`, `-` and `0`. */
+function useZoom(
+  list: RefObject<HTMLDivElement | null>,
+  whole: TimeLine,
+  step: StepHeader | undefined,
+): readonly [Zoom, (zoom: Zoom) => void] {
+  const [zoom, set] = useState(WHOLE);
+  const change = useCallback((next: (zoom: Zoom) => Zoom) => {
+    set(before => {
+      const found = next(before);
+      return found.left <= 0 && found.right >= 1 ? WHOLE : found;
+    });
+  }, []);
+  const line = useRef(whole);
+  line.current = whole;
+  useEffect(() => {
+    if (step) change(zoom => following(zoom, step, line.current));
+  }, [step, change]);
+  useEffect(() => {
+    const rows = list.current;
+    const turned = (event: WheelEvent) => {
+      const place = rows?.querySelector('.tr')?.getBoundingClientRect();
+      const aside = event.shiftKey ? event.deltaY || event.deltaX : 0;
+      if (!place || !(event.ctrlKey || event.metaKey || aside)) return;
+      event.preventDefault();
+      const around = Math.min(1, Math.max(0, (event.clientX - place.left) / Math.max(1, place.width)));
+      change(zoom => (aside ? moved(zoom, aside / 1000) : zoomed(zoom, 1.002 ** event.deltaY, around)));
+    };
+    rows?.addEventListener('wheel', turned, { passive: false });
+    return () => rows?.removeEventListener('wheel', turned);
+  }, [list, change]);
+  const by = (factor: number) => {
+    const bar = step && barOf(step, partOf(line.current, zoom));
+    change(zoom => zoomed(zoom, factor, bar ? Math.min(1, bar.left + bar.width / 2) : 0.5));
+  };
+  useKeys({ '+': () => by(0.5), '=': () => by(0.5), '-': () => by(2), '0': () => set(WHOLE) });
+  return [zoom, set];
 }
 
 /** When the first step began; its page is not always in view. */
