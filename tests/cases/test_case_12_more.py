@@ -184,3 +184,23 @@ def test_a_fork_of_any_step_of_nested_agents_executes_nothing_before_it_and_noth
         assert replay(child.id, outer, store=store).verdict == "pass"
         assert sang == []
     assert exported(store, recording.run_id) == before
+
+
+def test_the_root_reaches_from_the_shifted_prefix_to_the_new_end_and_new_steps_stand_under_the_same_parents() -> None:
+    from agentloupe.store.memory import MemoryStore
+
+    store = MemoryStore()
+    recording = record_in(store, outer)
+    steps = load_steps(recording)
+    for at in [step.idx for step in steps if step.kind == "llm"]:
+        run = fork(recording.run_id, outer, from_step=at, store=store).candidates[0]
+        root, *others = load_steps(store.recording(run.id))
+        assert root.parent_idx is None
+        assert [s.parent_idx for s in others] == [s.parent_idx for s in steps[1:]]
+        assert root.started_at <= min(s.started_at for s in others)
+        assert root.ended_at is not None
+        assert root.ended_at >= max(str(s.ended_at) for s in others)
+        kept, new = [s for s in others if s.idx < at and s.kind != "agent"], [s for s in others if s.idx >= at]
+        assert all(str(s.ended_at) <= min(n.started_at for n in new) for s in kept), (
+            "the kept part ends where the new begins"
+        )

@@ -67,6 +67,7 @@ def test_it_prints_its_address_serves_and_stops_cleanly(tmp_path: Path) -> None:
         with pytest.raises(HTTPError) as refused:
             get(f"{address}/api/runs")
         assert refused.value.code == 401
+        refused.value.close()
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=20)
         assert (process.returncode, errors) == (0, "")

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import FrozenInstanceError, dataclass, fields, replace
+from typing import Any
 
 import pytest
 
+from agentloupe.words.call import Call
+from agentloupe.words.event import Event
 from agentloupe.words.quick import maker
+from agentloupe.words.run import Run
 from agentloupe.words.step import Step
 
 
@@ -55,3 +59,11 @@ def test_every_field_is_needed_and_no_other() -> None:
     for values in ([1], [1, 2, 3]):
         with pytest.raises(ValueError, match="takes 2 values"):
             maker(Pair, ["a", "b"])(values)
+
+
+@pytest.mark.parametrize("word", [Call, Event, Run, Step])
+def test_the_words_are_frozen(word: Any) -> None:
+    made = object.__new__(word)
+    for field in fields(word):
+        with pytest.raises(FrozenInstanceError):
+            setattr(made, field.name, "changed")

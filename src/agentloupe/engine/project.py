@@ -125,6 +125,7 @@ class _Step:
     partial: str | None = None
     last_seq: int = 0
     copied: bool = False
+    end_copied: bool = False
     stage: str | None = None
     open_effect: bool = False
     counted: str | None = None
@@ -278,7 +279,8 @@ class Projector:
         step.last_seq = event.sequence
         step.attrs.update({name: value for name, value in attrs.items() if name not in _ELSEWHERE})
         if step.output_digest is None or step.error_class in FROM_OUTSIDE:
-            step.output_digest, step.ended_at = event.output_digest, event.recorded_at
+            step.output_digest = event.output_digest
+            step.ended_at, step.end_copied = event.recorded_at, event.copied_hash is not None
             step.status = _STATUS_OF_OUTCOME.get(str(attrs.get("outcome")), "unknown")
             step.error_class = _text(attrs.get("error_class"))
 
@@ -344,7 +346,7 @@ class Projector:
 
     def _close(self, step: _Step, event: Event) -> None:
         attrs = event.attrs
-        step.ended_at = event.recorded_at
+        step.ended_at, step.end_copied = event.recorded_at, event.copied_hash is not None
         step.status = _text(attrs.get("status")) or _STATUS_OF_TYPE.get(event.type, "ok")
         step.error_class = _text(attrs.get("error_class")) or ("denied" if step.status == "denied" else None)
         if step.first_seq == event.sequence and isinstance(ms := attrs.get("ms"), int | float):
@@ -407,7 +409,8 @@ class Projector:
         started_at, ended_at = step.started_at, step.ended_at
         if shift is not None and step.copied:
             started_at = _moved(started_at, shift)
-            ended_at = None if ended_at is None else _moved(ended_at, shift)
+            if ended_at is not None and step.end_copied:  # what was open at the cut has ended in the new part
+                ended_at = _moved(ended_at, shift)
         elif shift is not None and step.idx == self._root and self._prefix_from is not None:
             started_at = min(started_at, _moved(self._prefix_from, shift))
         attrs = dict(step.attrs) if step.attrs else NO_ATTRS
