@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+import os
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from concurrent import futures
 from typing import Any, Self, cast
 
@@ -145,6 +146,41 @@ async def streams_left_early() -> Any:
     return answers
 
 
+async def _of_a_library() -> AsyncGenerator[int]:
+    while True:
+        yield 0
+
+
+async def _pieces(about: Any) -> AsyncGenerator[str]:
+    async with AsyncReader(about) as reader:
+        async for piece in reader:
+            for _ in range(os.urandom(1)[0] % 4):  # a client leaves as many behind as it likes
+                async for _ in _of_a_library():
+                    break
+            yield piece.decode()
+
+
+async def generators_left_early() -> Any:
+    """Streams in async generators that are dropped or closed; tasks that are made after that ask."""
+    answers: list[Any] = []
+
+    async def first(who: int) -> str:
+        pieces = _pieces(who)
+        async for text in pieces:
+            if who % 2:
+                await pieces.aclose()
+            return text
+        return "nothing"
+
+    async def one(who: int) -> None:
+        text = await first(who)
+        answers.append(await asyncio.create_task(ask_async([who, text])))
+        answers.extend(await asyncio.gather(*(ask_async([who, n, len(answers)]) for n in range(2))))
+
+    await asyncio.gather(*[one(who) for who in range(3)])
+    return answers
+
+
 async def streams_in_a_group() -> Any:
     """A member of the group fails after its stream; the others are cancelled, in the middle of theirs or not."""
     seen: list[Any] = []
@@ -246,6 +282,7 @@ STREAM_LOOPS: list[Callable[[], Any]] = [
     first_stream_wins,
     streams_under_timeouts,
     streams_left_early,
+    generators_left_early,
     streams_in_a_group,
     stream_with_tools,
     streams_of_agents,
