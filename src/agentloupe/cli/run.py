@@ -9,6 +9,7 @@ import typer
 
 from agentloupe.cli.common import Database, Debug
 from agentloupe.words.errors import UsageError
+from agentloupe.words.keeping import profile_named
 
 
 def command(
@@ -35,6 +36,14 @@ def command(
             show_default=False,
         ),
     ] = None,
+    profile: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PROFILE",
+            help="What is kept of values: full, redacted or digest_only; over code and settings.",
+            show_default=False,
+        ),
+    ] = None,
     db: Database = None,
     debug: Debug = False,
 ) -> None:
@@ -48,7 +57,8 @@ def command(
     if not script:
         raise UsageError("run needs a command", hint="for instance: agentloupe run -- python my_agent.py")
     sys.stdout.flush()
-    ran = run_recorded(script, name=name, tags=tag or (), task_id=task, db=db, model_urls=model_url or ())
+    kept = profile_named(profile)
+    ran = run_recorded(script, name=name, tags=tag or (), task_id=task, db=db, model_urls=model_url or (), profile=kept)
     for line in ran.said():
         sys.stderr.write(f"agentloupe: {line}\n")
     raise typer.Exit(ran.code)

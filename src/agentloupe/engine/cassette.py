@@ -24,6 +24,7 @@ from agentloupe.ports.schedule import plain
 from agentloupe.words.call import Effect, Kind
 from agentloupe.words.canonical import Json, dumps, key_of
 from agentloupe.words.effects import NOT_DONE
+from agentloupe.words.keeping import keeps_digests
 from agentloupe.words.step import Step
 
 __all__ = ["NOT_RECORDINGS", "Cassette", "Nearest", "Play", "Played", "Take", "miss_text", "takes_of"]
@@ -260,13 +261,13 @@ def _take_of_step(step: Step) -> Take | None:
 def takes_of(tape: Tape, idx_of: Callable[[str], int | None]) -> list[Take]:
     """The recorded results on a tape, in recorded order; bodies are read only when they are handed out.
 
-    A run that was deleted answers nothing, whatever its forks still hold of it.
+    A run that was deleted answers nothing, whatever its forks still hold of it; nor does one that keeps digests only.
 
     Args:
         tape: of the run.
         idx_of: call id -> index of its step.
     """
-    if any(event.type == "run.erased" for event in tape.recording.events):
+    if any(event.type == "run.erased" for event in tape.recording.events) or keeps_digests(tape.recording.events):
         return []
     return [_take_of_call(tape, call, idx_of(call.call_id)) for call in tape.calls if _is_recorded(call)]
 

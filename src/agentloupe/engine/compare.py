@@ -16,6 +16,7 @@ from typing import Literal, get_args
 from agentloupe.engine.align import Item, align
 from agentloupe.engine.news import same_value, text_of, without_ids
 from agentloupe.engine.snapshots import Snapshot, SnapshotComparison, compare_snapshots
+from agentloupe.engine.withholding import cannot_be_told, digest_kept
 from agentloupe.words.canonical import Json, canonical, dumps
 from agentloupe.words.run import Run
 from agentloupe.words.step import Step
@@ -227,26 +228,31 @@ class _Look:
         """What alignment knows of a step."""
         if step.kind == "llm":
             values = self.values[at]
-            answer = text_of(values[step.idx]) if step.idx in values else step.output_digest
+            answer = text_of(values[step.idx]) if step.idx in values else _name_of_output(step)
             return Item("llm", ("llm", answer, step.error_class), flexible=True)
         family = (step.kind, step.name)
         return Item(family, (*family, step.input_key))
 
     def load_differing(self, pairs: Sequence[tuple[Step | None, Step | None]]) -> None:
         """Loads the outputs of pairs whose digests differ."""
-        differ = [(one, other) for one, other in pairs if one and other and one.output_digest != other.output_digest]
+        differ = [
+            (one, other) for one, other in pairs if one and other and _name_of_output(one) != _name_of_output(other)
+        ]
         self._load(0, [one for one, _ in differ])
         self._load(1, [other for _, other in differ])
 
     def outputs_alike(self, left: Step, right: Step) -> bool:
         """Whether two outputs whose digests differ are equal as values."""
         mine, theirs = self.values
-        return left.idx in mine and right.idx in theirs and same_value(mine[left.idx], theirs[right.idx])
+        if left.idx in mine and right.idx in theirs:
+            return same_value(mine[left.idx], theirs[right.idx])
+        return digest_kept(left, mine.get(left.idx)) == digest_kept(right, theirs.get(right.idx)) is not None
 
     def outputs_respelled(self, left: Step, right: Step) -> bool:
         """Whether two outputs that are equal as values are different texts."""
         mine, theirs = self.values
-        return dumps(mine[left.idx]) != dumps(theirs[right.idx])
+        known = left.idx in mine and right.idx in theirs
+        return known and dumps(mine[left.idx]) != dumps(theirs[right.idx])
 
 
 def _row(left: Step | None, right: Step | None, look: _Look) -> Row:
@@ -256,7 +262,7 @@ def _row(left: Step | None, right: Step | None, look: _Look) -> Row:
     if left.name != right.name:
         notes.append("name differs")
     inputs = _input_differs(left, right, look, notes)
-    outputs = left.output_digest != right.output_digest and _outputs_differ(left, right, look, notes)
+    outputs = _name_of_output(left) != _name_of_output(right) and _outputs_differ(left, right, look, notes)
     if outputs and left.kind == "agent":
         # What a span returns follows from the steps in it: the difference is there, and in the final answers.
         notes.append("result differs")
@@ -290,10 +296,16 @@ def _input_differs(left: Step, right: Step, look: _Look, notes: list[str]) -> bo
 
 def _outputs_differ(left: Step, right: Step, look: _Look, notes: list[str]) -> bool:
     if not look.outputs_alike(left, right):
+        notes.extend(cannot_be_told(left, right))
         return True
     if left.kind != "llm" or look.outputs_respelled(left, right):  # a model's response has ids and times of its own
         notes.append(f"output: {SPELLING}")
     return False
+
+
+def _name_of_output(step: Step) -> str | None:
+    """What tells an output from others without reading it: the name of its body, or the digest that was kept in its place."""
+    return step.output_digest or digest_kept(step)
 
 
 def _figures(side: Side) -> dict[str, Decimal | float | int | None]:

@@ -26,6 +26,7 @@ from agentloupe.words.effects import FROM_OUTSIDE, NOT_DONE, OF_AN_END, is_open,
 from agentloupe.words.errors import Corrupt, Damaged
 from agentloupe.words.event import FINAL_TYPES, Event
 from agentloupe.words.exchange import answer_in
+from agentloupe.words.keeping import DIGEST_OF, DIGESTS, KEPT
 from agentloupe.words.quick import maker
 from agentloupe.words.run import COUNTED, Counts, Coverage, Engine, Label, Run, RunStatus
 from agentloupe.words.step import Step, Trace
@@ -50,6 +51,8 @@ NOT_REAL: frozenset[str] = frozenset({"miss", "stub", "sandbox", "simulated", "h
 
 _OWN_TAG = re.compile(rf"fork|(?:{'|'.join(COUNTED)}):\d+")
 _ALWAYS_TAGGED = ("cassette", "live", "miss")
+_OF_ROOT = frozenset({KEPT, f"{DIGEST_OF}output"})
+"""Facts of a run's end that are those of its root step."""
 _ELSEWHERE = frozenset({"effect", "error_class", "status", "input_tokens", "output_tokens"})
 """Facts of events that a step has fields for."""
 _STATUS_OF_TYPE: Mapping[str, str] = {
@@ -214,6 +217,7 @@ class Projector:
             root.status, root.ended_at, root.last_seq = status, event.recorded_at, event.sequence
             root.output_digest = event.output_digest
             root.error_class = _text(event.attrs.get("error_class"))
+            root.attrs.update({name: value for name, value in event.attrs.items() if name in _OF_ROOT})
             self._dirty.add(root.idx)
 
     def _run_erased(self, event: Event) -> None:
@@ -496,6 +500,7 @@ _STREAM_ENDED = {
     "broken": "the stream broke",
 }
 _NOT_THERE = "a body is not there"
+_ONLY_DIGESTS = "only digests were kept (profile digest_only)"
 
 
 def load_steps(recording: Recording, steps: Iterable[Step] | None = None) -> tuple[Step, ...]:
@@ -515,6 +520,8 @@ def load_step(recording: Recording, step: Step, assemble: Callable[[bytes], Json
 
     A stream whose end nobody saw has no whole answer: `assemble` puts one together from the bytes that came.
     """
+    if step.attrs.get(KEPT) == DIGESTS:
+        return replace(step, partial=step.partial or _ONLY_DIGESTS)
     try:
         given = recording.body(step.input_digest)
         unended = step.status == "open" and assemble is not None and "opened_ms" in step.attrs

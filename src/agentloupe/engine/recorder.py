@@ -34,6 +34,7 @@ from agentloupe.words.call import Attrs, Call, Kind, Outcome, OutcomeStatus
 from agentloupe.words.canonical import Json, digest, dumps, key_of
 from agentloupe.words.effects import HALF_DONE
 from agentloupe.words.errors import EffectRefused, LoupeError, Unrecordable
+from agentloupe.words.run import Coverage
 from agentloupe.words.trace import TRACESTATE, TraceContext
 
 __all__ = ["FROM_MESSAGES", "Recorder", "idempotency_key"]
@@ -312,6 +313,10 @@ class Recorder:
             self._say(topic, f"run {self.run_id}: {what} is not in this recording")
 
     # --- the run ------------------------------------------------------------------------------------------------------
+
+    def lower(self, level: Coverage, note: str) -> None:
+        """Lowers the run's coverage for what it does not keep on purpose, with the reason."""
+        self._covered.lower(level, note)
 
     def start(self, what: Started) -> None:
         """Stores `run.started`. Never raises."""

@@ -22,6 +22,7 @@ from agentloupe.words.call import Call, Outcome
 from agentloupe.words.canonical import Json
 from agentloupe.words.effects import Done, DontKnow, Failed, Finding, How, NotDone
 from agentloupe.words.errors import Cancelled
+from agentloupe.words.keeping import DIGESTS, KEPT, keeps_digests
 
 __all__ = ["Settler", "finding_of", "happened_inside", "is_question", "questions", "unended"]
 
@@ -79,6 +80,7 @@ class Settler:
 
     def __init__(self, tape: Tape, epoch: int, rules: Rules) -> None:
         self._rules = rules
+        self._bare = keeps_digests(tape.recording.events)
         self._scribe = Scribe(trace_in(tape), epoch=epoch)
 
     def unknown(self, calls: list[RecordedCall]) -> Entry:
@@ -124,7 +126,10 @@ class Settler:
                 facts["removed_from_output"] = list[Json](clean.removed)
             if found.external_id is not None:
                 extra["external_id"] = str(scrub(str(found.external_id), self._rules).value)
-            outcome = Outcome(status="ok" if error is None else "error", output=clean.value, attrs=facts)
+            if self._bare:
+                facts[KEPT] = DIGESTS
+            output = None if self._bare else clean.value
+            outcome = Outcome(status="ok" if error is None else "error", output=output, attrs=facts)
         return self._scribe.confirmed(
             _call(call),
             _place(call),

@@ -13,6 +13,7 @@ from agentloupe.ports.recording import GetBodies, Recording
 from agentloupe.words.call import Attrs, Call
 from agentloupe.words.canonical import Json
 from agentloupe.words.event import Draft, Event, Head
+from agentloupe.words.keeping import Profile
 from agentloupe.words.run import Owner, Run, RunFilter
 from agentloupe.words.step import Step
 from agentloupe.words.trace import TraceContext
@@ -152,6 +153,7 @@ class Opening:
         schedule: of a whole program, which has kept to it since it began; `None` for an agent, whose run brings its own.
         snapshot: tells what else the run depends on, in wire form; asked for a recording only.
         trace: the place in a trace that the run is called from, where the caller says it.
+        profile: what is kept of values, where the code says it.
     """
 
     agent: str
@@ -167,6 +169,7 @@ class Opening:
     schedule: Schedule | None = None
     snapshot: Callable[[], Json] | None = None
     trace: TraceContext | None = None
+    profile: Profile | None = None
 
 
 class Session(Protocol):

@@ -11,11 +11,17 @@
     anchor_key = "/safe/anchor.pub"   # LOUPE_ANCHOR_KEY; the public key that they are signed with
     outbox = true                     # LOUPE_OUTBOX; or types of events (commas): what is told to the outside, see `ports.outbox`
     pass_trace_on = false             # LOUPE_PASS_TRACE_ON; requests to models carry `traceparent` and `tracestate` of their step
+    profile = "full"                  # LOUPE_PROFILE; or "redacted", "digest_only": what is kept of values, see `words.keeping`
+    digest_key_file = "/safe/digest.key"  # LOUPE_DIGEST_KEY_FILE; digests of values that are not kept are HMACs by this key
     env = ["TZ", "LANG"]              # LOUPE_ENV (commas); environment names whose values a snapshot may hold
     [secrets]
     fields = ["customer_pin"]         # further names of fields whose values never enter
     keep = ["csrf_token"]             # names that the built-in rules should leave alone
     patterns = { ticket = "TICK-[0-9]{6}" }
+    [redaction]                       # what the profile "redacted" removes besides, in the form of [secrets]
+    fields = ["nickname"]
+    [profiles]                        # agents with a profile of their own, by name
+    support = "digest_only"
     [live]                            # tools that a fork may run live, each with its reason
     calculate = "pure arithmetic"
     [server]                          # limits of `agentloupe serve`, see `ports.serving`
@@ -45,6 +51,7 @@ from agentloupe.words.dialects import Form
 from agentloupe.words.errors import ConfigError
 from agentloupe.words.event import EVENT_TYPES
 from agentloupe.words.jsontext import Json, JsonFault, loads
+from agentloupe.words.keeping import Profile, read_profile
 
 __all__ = [
     "EndpointSettings",
@@ -95,6 +102,9 @@ class Settings:
         stuck_after: seconds without a move after which a quiet replay is stopped.
         lookup_timeout: seconds after which a tool's `lookup` counts as not knowing.
         secret_fields, secret_keep, secret_patterns: the workspace's own rules of secret removal.
+        profile: what is kept of values; `profiles`: of agents that have one of their own, by name.
+        redact_fields, redact_keep, redact_patterns: what the profile `redacted` removes besides the built-in shapes.
+        digest_key_file: holds the key by which values that are not kept are digested; `None`: not by a key.
         live: tools that a fork may run live, with the reason.
         endpoints: models that a fork may ask, by name.
         env: environment names whose values a snapshot may hold.
@@ -124,6 +134,12 @@ class Settings:
     pass_trace_on: bool = False
     anchors: Path | None = None
     anchor_key: Path | None = None
+    profile: Profile = "full"
+    profiles: Mapping[str, Profile] = field(default_factory=dict[str, Profile])
+    redact_fields: tuple[str, ...] = ()
+    redact_keep: tuple[str, ...] = ()
+    redact_patterns: Mapping[str, str] = field(default_factory=lambda: _NO_NAMES)
+    digest_key_file: Path | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,7 +187,7 @@ def load(start: Path | None = None, environ: Mapping[str, str] | None = None) ->
         raise ConfigError(
             "anchors and anchor_key belong together: a file of anchors, and the public key that signed them"
         )
-    for name in ("anchors", "anchor_key"):
+    for name in ("anchors", "anchor_key", "digest_key_file"):
         if name in found:
             found[name] = root / Path(found[name]).expanduser()
     return Settings(root=root, db=_place(cast("str", db), root) if db else str(root / ".loupe" / "loupe.db"), **found)
@@ -229,8 +245,11 @@ def _parsed(text: str) -> Mapping[str, Any]:
 def _read_table(path: Path, table: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in table.items():
-        if name == "secrets" and isinstance(value, dict):
-            found.update(_secrets(path, cast("Mapping[str, Any]", value)))
+        if name in _RULES and isinstance(value, dict):
+            found.update(_rules(path, name, cast("Mapping[str, Any]", value)))
+        elif name == "profiles" and isinstance(value, dict):
+            texts = _texts_by_name(path, name, value)
+            found[name] = {n: _checked(f"{_at(path, n)}: profiles.{n}", read_profile, v) for n, v in texts.items()}
         elif name == "live" and isinstance(value, dict):
             found["live"] = _texts_by_name(path, name, value)
         elif name == "server" and isinstance(value, dict):
@@ -259,16 +278,21 @@ def _endpoint(path: Path, name: str, value: Any) -> EndpointSettings:
 _ENDPOINT_FIELDS = frozenset(EndpointSettings.__dataclass_fields__)
 
 
-def _secrets(path: Path, table: Mapping[str, Any]) -> dict[str, Any]:
+_RULES: Mapping[str, str] = {"secrets": "secret", "redaction": "redact"}
+"""Tables of rules of removal, and how the names of their settings begin."""
+
+
+def _rules(path: Path, table_name: str, table: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
+    prefix = _RULES[table_name]
     for name, value in table.items():
-        where = f"{_at(path, name)}: secrets.{name}"
+        where = f"{_at(path, name)}: {table_name}.{name}"
         if name in ("fields", "keep"):
-            found[f"secret_{name}"] = _checked(where, _names, value)
+            found[f"{prefix}_{name}"] = _checked(where, _names, value)
         elif name == "patterns":
-            found["secret_patterns"] = patterns = _texts_by_name(path, name, value)
+            found[f"{prefix}_patterns"] = patterns = _texts_by_name(path, name, value)
             for label, pattern in patterns.items():
-                _checked(f"{_at(path, label)}: secrets.patterns.{label}", _pattern, pattern)
+                _checked(f"{_at(path, label)}: {table_name}.patterns.{label}", _pattern, pattern)
         else:
             raise ConfigError(f"{where} is unknown", hint="known: fields, keep, patterns")
     return found
@@ -389,11 +413,13 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "outbox": _outbox,
     "anchors": _text,
     "anchor_key": _text,
+    "profile": read_profile,
+    "digest_key_file": _text,
 }
 
 
 def _known() -> str:
-    return ", ".join(sorted((*_READERS, "secrets", "live", "endpoints", "server")))
+    return ", ".join(sorted((*_READERS, *_RULES, "profiles", "live", "endpoints", "server")))
 
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from agentloupe.verbs import yielding
 from agentloupe.verbs.instrument import Depends, as_agent, told
 from agentloupe.verbs.sessions import RecordOpener, RecordSession, default_store, open_session
 from agentloupe.words.errors import RunNotFound, UsageError
+from agentloupe.words.keeping import Profile, profile_named
 from agentloupe.words.run import Run, RunFilter
 from agentloupe.words.trace import read_trace
 
@@ -196,6 +197,7 @@ class recording:  # noqa: N801  # used as a function: `with recording("name"):`
         store: where to; default: the store of the settings.
         strict: an unrecordable value raises.
         snapshot: what else the block depends on, or a function that tells it; see `agent`.
+        profile: what the recording keeps of values, over the settings: `full`, `redacted` or `digest_only`.
         traceparent, tracestate: the W3C headers of whoever asked for the work: the run belongs to that trace. What is
             not well formed is ignored.
 
@@ -213,6 +215,7 @@ class recording:  # noqa: N801  # used as a function: `with recording("name"):`
         store: Store | None = None,
         strict: bool | None = None,
         snapshot: Depends | None = None,
+        profile: Profile | None = None,
         traceparent: str | None = None,
         tracestate: str | None = None,
     ) -> None:
@@ -225,6 +228,7 @@ class recording:  # noqa: N801  # used as a function: `with recording("name"):`
             task_id=task_id,
             strict=bool(strict),
             snapshot=told(snapshot),
+            profile=profile_named(profile),
             trace=read_trace(traceparent, tracestate),
         )
         self._own = RecordOpener(store, strict=strict) if store is not None or strict is not None else None

@@ -23,6 +23,7 @@ from agentloupe.words.call import EFFECTS, Call, Effect
 from agentloupe.words.canonical import digest
 from agentloupe.words.errors import UsageError
 from agentloupe.words.jsontext import Json
+from agentloupe.words.keeping import Profile, profile_named
 
 __all__ = [
     "Tool",
@@ -299,7 +300,11 @@ def traceparent() -> str | None:
 def agent(function: Callable[P, R], /) -> Callable[P, R]: ...
 @overload
 def agent(
-    *, name: str | None = None, tags: Sequence[str] = (), snapshot: Depends | None = None
+    *,
+    name: str | None = None,
+    tags: Sequence[str] = (),
+    snapshot: Depends | None = None,
+    profile: Profile | None = None,
 ) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
 def agent(
     function: Callable[..., Any] | None = None,
@@ -308,6 +313,7 @@ def agent(
     name: str | None = None,
     tags: Sequence[str] = (),
     snapshot: Depends | None = None,
+    profile: Profile | None = None,
 ) -> Any:
     """Declares a function, sync or async, as an agent: each call of it is a run; inside another run it is a span.
 
@@ -317,12 +323,17 @@ def agent(
         tags: tags of its runs.
         snapshot: what else its decisions depend on (ids and digests of prompt templates, feature flags, policies,
             versions of an index), or a function that tells it. Recorded at the start of each run; a replay asks for nothing.
+        profile: what its recordings keep of values, over the settings: `full`, `redacted` or `digest_only`.
+
+    Raises:
+        UsageError: there is no such profile.
     """
+    kept = profile_named(profile)
 
     def declare(written: Callable[..., Any]) -> Callable[..., Any]:
         if isinstance(written, staticmethod | classmethod):
             return _around_inside(written, declare)
-        return _agent_wrapper(written, name or _name_of(written), tuple(tags), snapshot)
+        return _agent_wrapper(written, _About(written, name or _name_of(written), tuple(tags), snapshot, kept))
 
     return declare if function is None else declare(function)
 
@@ -370,10 +381,7 @@ def _kind_of(function: Callable[..., Any]) -> Callable[..., Any]:
     return function if plain else getattr(type(function), "__call__", function)  # noqa: B004  # the method itself
 
 
-def _agent_wrapper(
-    written: Callable[..., Any], name: str, tags: tuple[str, ...], snapshot: Depends | None
-) -> Callable[..., Any]:
-    about = _About(written, name, tags, snapshot)
+def _agent_wrapper(written: Callable[..., Any], about: _About) -> Callable[..., Any]:
     if inspect.isgeneratorfunction(_kind_of(written)) or inspect.isasyncgenfunction(_kind_of(written)):
         wrapper: Any = _yielding_agent(written, about)
     elif inspect.iscoroutinefunction(_kind_of(written)):
@@ -410,7 +418,7 @@ def _agent_wrapper(
             return result
 
         wrapper = synchronous
-    wrapper.__loupe_agent__ = name
+    wrapper.__loupe_agent__ = about.name
     return wrapper
 
 
@@ -436,8 +444,16 @@ def _yielding_agent(written: Callable[..., Any], about: _About) -> Callable[...,
 class _About:
     """What is said of an agent when it starts."""
 
-    def __init__(self, written: Callable[..., Any], name: str, tags: tuple[str, ...], snapshot: Depends | None) -> None:
+    def __init__(
+        self,
+        written: Callable[..., Any],
+        name: str,
+        tags: tuple[str, ...],
+        snapshot: Depends | None,
+        profile: Profile | None,
+    ) -> None:
         self.name = name
+        self._profile: Profile | None = profile
         self._tags = tags
         self._snapshot = told(snapshot)
         self._written = written
@@ -463,6 +479,7 @@ class _About:
                 tags=self._tags,
                 parameters=self._parameters,
                 snapshot=self._snapshot,
+                profile=self._profile,
             )
         )
 

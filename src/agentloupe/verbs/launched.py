@@ -28,6 +28,7 @@ from agentloupe.verbs.onstart.sitecustomize import HERE, SPEC
 from agentloupe.words.call import Attrs, Call
 from agentloupe.words.errors import ReplayMismatch, UsageError
 from agentloupe.words.jsontext import Json, dumps
+from agentloupe.words.keeping import profile_named
 from agentloupe.words.trace import TraceContext
 
 if TYPE_CHECKING:
@@ -351,6 +352,7 @@ class _RecordLaunch:
             tags=[str(tag) for tag in spec.get("tags") or ()],
             task_id=spec.get("task_id"),
             argv=[str(word) for word in spec.get("argv") or ()],
+            profile=profile_named(spec.get("profile")),
         )
         self.opener: Opener = self
         self.whole_schedule = new_schedule(settings_here())

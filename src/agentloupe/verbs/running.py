@@ -19,6 +19,7 @@ from agentloupe.verbs.sessions import end_left
 from agentloupe.words.call import Attrs
 from agentloupe.words.errors import LoupeError
 from agentloupe.words.jsontext import Json, loads
+from agentloupe.words.keeping import Profile
 
 __all__ = ["Ran", "run_recorded"]
 
@@ -87,6 +88,7 @@ def run_recorded(
     watch: Path | None = None,
     more: Mapping[str, str] | None = None,
     model_urls: Sequence[str] = (),
+    profile: Profile | None = None,
 ) -> Ran:
     """Runs a program, as typed behind `--`, to its end, with every agent in it recorded.
 
@@ -101,6 +103,7 @@ def run_recorded(
         watch: folder for what its code reads past the boundary; see `watching`.
         more: variables for it, over those of this process.
         model_urls: addresses of models, besides those that are known and those of the settings.
+        profile: what its recordings keep of values, over code and settings.
 
     Raises:
         UsageError: there is no such program.
@@ -114,6 +117,7 @@ def run_recorded(
         notes.mkdir()
         fields: dict[str, Json] = {"name": name, "tags": list[Json](tags), "task_id": task_id, "db": db}
         fields |= {"argv": list[Json](script), "notes": str(notes), "parent": os.getpid()}
+        fields |= {} if profile is None else {"profile": profile}
         fields |= {} if watch is None else {"watch": str(watch)}
         spec = launch.write_spec(Path(folder) / "spec.json", "record", fields)
         out = None if output is None else output.fileno()

@@ -8,6 +8,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,17 +17,20 @@ from agentloupe.engine.covering import unrecordable_in, what_is_lost
 from agentloupe.engine.privacy import Rules, scrub, scrub_text
 from agentloupe.engine.raised import error_name, status_of
 from agentloupe.engine.recorder import Recorder
+from agentloupe.engine.withholding import Digests
 from agentloupe.ports import ambient, codecs
 from agentloupe.ports.faultpoints import reach
 from agentloupe.ports.protocols import Boundary, Opening, RunWriter, Session, Store
 from agentloupe.ports.schedule.core import Schedule
 from agentloupe.ports.scribe import Scribe, Started
-from agentloupe.ports.settings import Settings, load
+from agentloupe.ports.settings import Settings, find_root, load
 from agentloupe.verbs import snapshot
+from agentloupe.verbs.keeping import Keeping, keeping_for, rules_of
 from agentloupe.words.call import Attrs, Outcome, OutcomeStatus
 from agentloupe.words.errors import LoupeError, StoreError, Unrecordable
 from agentloupe.words.event import Head
 from agentloupe.words.jsontext import Json
+from agentloupe.words.keeping import Profile
 from agentloupe.words.run import Owner, Run
 from agentloupe.words.trace import TraceContext
 
@@ -54,12 +58,16 @@ def settings_here() -> Settings:
     except LoupeError as wrong:
         _say_once(f"settings are not used: {wrong}")
         root = Path.cwd()
-        return Settings(root=root, db=str(root / ".loupe" / "loupe.db"))
+        return Settings(root=root, db=str(root / ".loupe" / "loupe.db"), profile=_least(root))
 
 
-def rules_of(settings: Settings) -> Rules:
-    """The rules of secret removal that a project has."""
-    return Rules(settings.secret_fields, settings.secret_keep, dict(settings.secret_patterns))
+def _least(root: Path) -> Profile:
+    """The profile where settings cannot be read: where somebody seems to have set one, nothing may be kept that they forbid."""
+    files = (find_root(root) / name for name in ("loupe.toml", "pyproject.toml"))
+    with suppress(OSError):
+        if "LOUPE_PROFILE" in os.environ or any(b"profile" in file.read_bytes() for file in files if file.is_file()):
+            return "digest_only"
+    return "full"
 
 
 # --- the store of this process ----------------------------------------------------------------------------------------
@@ -162,6 +170,7 @@ class RecordOpener:
         strict: an unrecordable value raises; default: as the settings say.
         settings: default: those of the current folder.
         argv: the command line, when a whole script is recorded.
+        profile: what is kept of values, over what the agent and the settings say.
     """
 
     def __init__(
@@ -174,6 +183,7 @@ class RecordOpener:
         strict: bool | None = None,
         settings: Settings | None = None,
         argv: Sequence[str] | None = None,
+        profile: Profile | None = None,
     ) -> None:
         self.sessions: list[RecordSession] = []
         self._store = store
@@ -183,6 +193,7 @@ class RecordOpener:
         self._strict = strict
         self._settings = settings
         self._argv = argv
+        self._profile: Profile | None = profile
         self._program = _Program()
 
     def open(self, opening: Opening) -> Session:
@@ -192,17 +203,18 @@ class RecordOpener:
             Unrecordable: an argument of the agent cannot be recorded, and the session is strict.
         """
         settings = self._settings or settings_here()
-        rules = rules_of(settings)
+        keeping, fault = _kept(settings, opening.agent, self._profile or opening.profile)
+        rules = keeping.rules
         opening = _without_secrets_in_names(opening, rules)
         strict = opening.strict or (settings.strict if self._strict is None else self._strict)
         lost = unrecordable_in(opening.arguments)
         if lost and strict:
             raise Unrecordable(what_is_lost(f"what the agent {opening.agent!r} is called with", lost))
         task_id = opening.task_id or (scrub_text(self._task_id, rules) if self._task_id else None)
-        store, writer = self._writer(opening.agent, settings)
+        store, writer = self._writer(opening.agent, settings, fault)
         recorder = Recorder(
             writer,
-            Scribe.begun(opening.trace or ambient.arrived()),
+            keeping.scribe(opening.trace or ambient.arrived()),
             rules=rules,
             scope=task_id or writer.run_id,
             strict=strict,
@@ -210,14 +222,19 @@ class RecordOpener:
             passes_trace_on=settings.pass_trace_on,
             schedule=opening.schedule or new_schedule(settings),
         )
-        recorder.start(self._started(opening, settings, recorder, task_id))
+        if keeping.coverage is not None:
+            recorder.lower(*keeping.coverage)
+        started = self._started(opening, settings, recorder, task_id)
+        recorder.start(replace(started, facts={**started.facts, **keeping.facts()}))
         session = RecordSession(recorder, store, warns=self._argv is None)
         self.sessions.append(session)
         del self.sessions[:-100]
         return session
 
-    def _writer(self, agent: str, settings: Settings) -> tuple[Store | None, RunWriter]:
+    def _writer(self, agent: str, settings: Settings, fault: LoupeError | None) -> tuple[Store | None, RunWriter]:
         run_id = ambient.new_run_id(agent)
+        if fault is not None:
+            return None, _NoWriter(run_id, fault)
         try:
             store = self._store if self._store is not None else default_store(settings.db)
             if settings.outbox is not None:
@@ -253,6 +270,14 @@ class RecordOpener:
                 "rules": rules.as_json(),
             },
         )
+
+
+def _kept(settings: Settings, agent: str, wished: Profile | None) -> tuple[Keeping, LoupeError | None]:
+    """What is kept of a run, and why nothing is: where its digests should be keyed and cannot be, no others are made."""
+    try:
+        return keeping_for(settings, agent, wished), None
+    except LoupeError as wrong:
+        return Keeping("digest_only", rules_of(settings), Digests()), wrong
 
 
 def new_schedule(settings: Settings) -> Schedule:

@@ -19,6 +19,7 @@ Integrity digests are over exact bytes (`digest_bytes`); matching keys are over 
 from __future__ import annotations
 
 import hashlib
+import hmac
 from collections.abc import Iterable, Mapping
 from math import isfinite
 from typing import Final, Protocol
@@ -41,6 +42,7 @@ __all__ = [
     "dumps",
     "hashed",
     "key_of",
+    "keyed_digest",
     "loads",
     "request_key",
 ]
@@ -125,6 +127,11 @@ def digest_parts(parts: Iterable[bytes]) -> str:
 def digest(value: Json) -> str:
     """SHA-256 of the canonical form, as 64 hex digits. Raises like `canonical`."""
     return hashlib.sha256(canonical(value)).hexdigest()
+
+
+def keyed_digest(key: bytes, data: bytes) -> str:
+    """HMAC-SHA256 as 64 hex digits: who does not have the key cannot try out what it was made of."""
+    return hmac.new(key, data, hashlib.sha256).hexdigest()
 
 
 # --- matching keys ----------------------------------------------------------------------------------------------------

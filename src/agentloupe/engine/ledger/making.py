@@ -22,6 +22,7 @@ from agentloupe.ports.signing import Signer
 from agentloupe.words.canonical import Json, canonical, digest_bytes, digest_parts, loads
 from agentloupe.words.errors import Corrupt, Refused
 from agentloupe.words.event import SCHEMA_VERSION, Event, Head, from_envelope
+from agentloupe.words.keeping import keeps_digests
 from agentloupe.words.ledger import (
     LARGEST_RECEIPT,
     LEDGER_VERSION,
@@ -64,8 +65,15 @@ def files_of(recording: Recording, *, bodies: bool = True, signer: Signer | None
 
     Raises:
         Damaged: the recording is not whole: evidence is not handed on as better than it is.
-        Refused: a receipt is larger than readers of ledgers take (reason `too_large`).
+        Refused: a receipt is larger than readers of ledgers take (reason `too_large`), or of its values only digests were
+            kept, so that it has no receipts (`digest_only`).
     """
+    if keeps_digests(recording.events):
+        raise Refused(
+            f"{recording.origin}: a ledger holds receipts, and of this run's values only digests were kept",
+            hint="`agentloupe export` writes its events with their chain",
+            reason="digest_only",
+        )
     found = verify(recording, bodies=bodies or signer is not None)
     if not found.ok:
         raise Corrupt(f"{recording.origin}: {found.head}", reason=found.fault.reason if found.fault else "corrupt")

@@ -180,6 +180,8 @@ export const work = {
   'setup.say.pass_trace_on': 'Whether requests to models carry the trace headers of their step.',
   'setup.say.anchors': 'File of signed checkpoints that runs are held against.',
   'setup.say.anchor_key': 'File of the public key that the checkpoints are signed with.',
+  'setup.say.profile': 'What is kept of values: all, all but personal data, or only digests.',
+  'setup.say.digest_key_file': 'File of the key by which values that are not kept are digested.',
   'setup.say.max_body': 'The largest request.',
   'setup.say.max_upload': 'The largest import.',
   'setup.say.max_depth': 'How deep the JSON of a request may be nested.',

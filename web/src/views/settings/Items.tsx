@@ -17,6 +17,8 @@ const SAID: Readonly<Record<Name, WordKey>> = {
   pass_trace_on: 'setup.say.pass_trace_on',
   anchors: 'setup.say.anchors',
   anchor_key: 'setup.say.anchor_key',
+  profile: 'setup.say.profile',
+  digest_key_file: 'setup.say.digest_key_file',
   'server.max_body': 'setup.say.max_body',
   'server.max_upload': 'setup.say.max_upload',
   'server.max_depth': 'setup.say.max_depth',
