@@ -32,6 +32,39 @@ describe('what the server says', () => {
     expect(sentenceIn('zh-CN', 'my text; it changed: no')).toBe('my text; it changed: no');
   });
 
+  const engine = (file: string) =>
+    readFileSync(join(import.meta.dirname, '../../../../src/agentloupe', file), 'utf8').replace(/"\n +"/g, '');
+  const texts = (file: string, ...beginnings: RegExp[]) =>
+    beginnings.flatMap(begins => [...engine(file).matchAll(begins)].map(([, text]) => text ?? ''));
+  const REPORTED = [
+    ...texts('engine/difference.py', /^_?[A-Z]+(?:: Final)? = \(?\s*"([a-z][^"]*)"/gm),
+    ...texts('engine/explain.py', /^ {4}"[a-z_]+": "([^"]*)"/gm, /suggestion="([^"]*)"/g),
+    ...texts('engine/ruling.py', /^NOT_OBSERVED: Final = \("([^"]*)"/gm),
+    ...texts('engine/report.py', /^NOTHING_RUN: Final = "([^"]*)"/gm),
+    ...texts('engine/replayer.py', /\(c, "([^"]+)"\)/g),
+    ...texts('verbs/replaying.py', /^_(?:IN_PROCESS|NATIVE) = "([^"]*)"/gm),
+    ...texts('verbs/isolated.py', /^_(?:NAMESPACE|HOOKED): Final = "([^"]*)"/gm),
+  ];
+
+  it('has the sentences of a report from the engine itself', () => {
+    expect(REPORTED.length).toBeGreaterThan(30);
+    expect(REPORTED).toContain('already consumed');
+  });
+
+  it.each(REPORTED)('says in Chinese what a report says: %s', text => {
+    expect(sentenceIn('zh-CN', text)).toMatch(/\p{Script=Han}/u);
+    expect(sentenceIn('en', text)).toBe(text);
+  });
+
+  it('keeps what a sentence of a report names', () => {
+    expect(engine('engine/replayer.py')).toContain('f"the same call, but {before} recorded call');
+    expect(sentenceIn('zh-CN', 'the same call, but 1 recorded call comes before it')).toMatch(/ 1 /);
+    expect(sentenceIn('zh-CN', 'other arguments at city, unit ...')).toBe('参数不同：city, unit ...');
+    expect(sentenceIn('zh-CN', 'the differing part looks like a time: x; use agentloupe.now()')).toMatch(
+      /agentloupe\.now\(\)$/,
+    );
+  });
+
   it('does not repeat in English what a name behind the reason says', () => {
     expect(whyIn('zh-CN', 'run_not_found', "no run 'desk-1'")).toBe('没有此运行：desk-1');
     expect(whyIn('zh-CN', 'step_not_found', 'desk-1 has no step 12')).toBe('没有此步骤：12');

@@ -1,3 +1,4 @@
+import { CAUSES_ZH } from './causes';
 import type { Language } from './index';
 
 /** What the server says in English, by its stable codes, in other languages. What is not here stays English. */
@@ -58,6 +59,7 @@ const zh: Said = {
     [/( \(|; )(\S+) changed: /g, '$1$2 改为不同的值：'],
     [/( \(|; )(\S+) added: /g, '$1新增 $2：'],
     [/( \(|; )(\S+) removed: /g, '$1去掉 $2：'],
+    ...CAUSES_ZH,
   ],
 };
 

@@ -4,6 +4,7 @@ import type { ReactNode } from 'react';
 import { address, get, path } from '../../api/client';
 import type { EventPage, RunDetail } from '../../api/types';
 import { useWords } from '../../base/words';
+import { sentenceIn } from '../../base/words/said';
 import { fates, LEVELS, type Level, type ReplayReport, recordedWith } from '../../model/report';
 import { Icon, type Sign } from '../../widgets/Icon';
 import { CoverageTag } from '../../widgets/tags';
@@ -53,7 +54,7 @@ function Part({ title, children }: { readonly title: string; readonly children: 
 }
 
 function Near({ report }: { readonly report: ReplayReport }) {
-  const { t } = useWords();
+  const { t, language } = useWords();
   const near = report.divergence?.candidates ?? [];
   if (near.length === 0) return null;
   return (
@@ -69,7 +70,7 @@ function Near({ report }: { readonly report: ReplayReport }) {
           </dd>
           <dt>{t('report.rejected')}</dt>
           <dd>
-            <RunText>{one.rejected}</RunText>
+            <RunText>{sentenceIn(language, one.rejected)}</RunText>
           </dd>
         </dl>
       ))}
@@ -105,7 +106,7 @@ function LastAgreed({ report }: { readonly report: ReplayReport }) {
 const LOOKS: Readonly<Record<'yes' | 'no' | 'not', Sign>> = { yes: 'check', no: 'error', not: 'info' };
 
 function Judged({ report }: { readonly report: ReplayReport }) {
-  const { t } = useWords();
+  const { t, language } = useWords();
   const fate = (level: Level) => {
     const found = report.levels[level];
     return found === null ? 'not' : found ? 'yes' : 'no';
@@ -123,7 +124,7 @@ function Judged({ report }: { readonly report: ReplayReport }) {
         <Known sign="lock">{t('report.nothingRun')}</Known>
         {report.not_covered.map(what => (
           <Known key={what} sign="info">
-            {t('report.notObserved')} <RunText>{what}</RunText>
+            {t('report.notObserved')} <RunText>{sentenceIn(language, what)}</RunText>
           </Known>
         ))}
       </ul>

@@ -1,6 +1,7 @@
 import type { ReportDetail } from '../../api/types';
 import { jsonText } from '../../base/json';
 import { useWords } from '../../base/words';
+import { sentenceIn } from '../../base/words/said';
 import { type PlaceChange, wordsApart } from '../../model/diff';
 import type { Divergence, ReplayReport, Side } from '../../model/report';
 import { Words } from '../../widgets/diff';
@@ -210,7 +211,7 @@ function Came({ value }: { readonly value: unknown }) {
 }
 
 function Cause({ divergence }: { readonly divergence: Divergence }) {
-  const { t } = useWords();
+  const { t, language } = useWords();
   const { hints, suggestion } = divergence;
   if (hints.length === 0 && !suggestion) return null;
   return (
@@ -222,7 +223,7 @@ function Cause({ divergence }: { readonly divergence: Divergence }) {
             <b>{t('report.cause')}</b>
             {hints.map(hint => (
               <p key={hint} className="t2">
-                <RunText>{hint}</RunText>
+                <RunText>{sentenceIn(language, hint)}</RunText>
               </p>
             ))}
           </div>
@@ -232,7 +233,7 @@ function Cause({ divergence }: { readonly divergence: Divergence }) {
         <p>
           <b>{t('report.wayOut')}</b>{' '}
           <span className="t2">
-            <RunText>{suggestion}</RunText>
+            <RunText>{sentenceIn(language, suggestion)}</RunText>
           </span>
         </p>
       )}

@@ -5,6 +5,7 @@ import type { ReportDetail } from '../../api/types';
 import { moment, zone } from '../../base/format';
 import { type Hint, useKeys } from '../../base/keys';
 import { useWords } from '../../base/words';
+import { sentenceIn } from '../../base/words/said';
 import { quoted } from '../../model/jobs';
 import { type ReplayReport, reportIn } from '../../model/report';
 import { Finder, Foot } from '../../widgets/slots';
@@ -126,7 +127,7 @@ function Head({ stored, report }: { readonly stored: ReportDetail; readonly repo
         <span className="grow" />
         <span className="row">
           <Badge sign="lock">
-            {t('report.offline')} <b>{report.isolation}</b>
+            {t('report.offline')} <b>{sentenceIn(language, report.isolation)}</b>
           </Badge>
           <Badge sign="cassette">
             {t('report.fromTape')} <b>{report.calls}</b>
