@@ -419,6 +419,12 @@ def test_a_request_that_grows_is_scanned_once() -> None:
     assert [text for text in seen if " " in text] == ["only this one is new"]
 
 
+def test_a_list_that_begins_like_a_header_is_none_whatever_was_seen_before() -> None:
+    pair, more = ["Authorization", "opensesame"], ["Authorization", "opensesame", "and one more"]
+    assert scrub({"input": list(pair)}, RULES).value == {"input": ["Authorization", "[removed:authorization]"]}
+    assert scrub({"input": list(more)}, RULES).value == {"input": more}
+
+
 TEXT = "sk-proj-" + "a1b2c3d4" * 4
 ITEMS = st.sampled_from(
     [

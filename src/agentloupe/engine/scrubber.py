@@ -246,7 +246,7 @@ class Scrubber:
     def _list(self, items: list[Json], found: Found, depth: int) -> Json:
         if depth > self.DEPTH:
             return self._deep(items, found)
-        if len(items) < (self.LONG if depth > _OF_A_REQUEST else 2):
+        if len(items) < (self.LONG if depth > _OF_A_REQUEST else _MORE_THAN_A_PAIR):
             return self._elements(items, 0, None, found, depth)
         known = next((m for m in self._lists if _begins_like(items, m.raw)), None)
         before, marks = len(found.removed), len(found.withheld)
@@ -418,6 +418,8 @@ _LONG_NAME = 20
 """Characters from which on the name of a member may be a credential itself."""
 _OF_A_REQUEST = 2
 """Depth of the lists of a request itself: its few tools are the same every time, however short their list is."""
+_MORE_THAN_A_PAIR = 3
+"""Two texts may be a header with its value; of a list that goes on from them that says nothing, so they are not remembered."""
 _OPAQUE = "<opaque>"
 _MEDIA = "<media>"
 _BYTES = "<bytes>"
