@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from playwright.sync_api import Browser, Page, expect
 
+from agentloupe.engine.expectations import read_expected
 from agentloupe.engine.project import Projector
 from agentloupe.ports.jobs import Job, Worker
 from agentloupe.ports.protocols import Store
@@ -40,6 +41,20 @@ def test_a_report_shows_the_first_divergence_from_both_sides(page: Page, server:
     page.keyboard.press("o")
     expect(page).to_have_url(re.compile(f"/runs/{work.run}.*step=1"))
     expect(page.get_by_role("link", name=re.compile("replay"))).to_have_count(1)
+
+
+def test_a_difference_that_is_meant_is_named_as_the_command_takes_it(
+    page: Page, server: Served, work: Work, tmp_path: Path
+) -> None:
+    server.show(page, f"/replays/{work.diverged}")
+    page.keyboard.press("e")
+    said = page.get_by_role("dialog", name="A difference that is meant")
+    (tmp_path / "expected.json").write_text(said.locator("pre").inner_text(), "utf-8")
+    (entry,) = read_expected(tmp_path / "expected.json")
+    assert entry.name is not None
+    expect(said.get_by_text(f"agentloupe replay {work.run} --expect expected.json")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(said).to_have_count(0)
 
 
 def _report(store: Store, work: Work, job: str, **changes: Any) -> str:

@@ -116,6 +116,11 @@ export const work = {
   'report.meant': 'Differences that were meant, and appeared',
   'report.cause': 'Likely cause',
   'report.wayOut': 'Way out:',
+  'report.expect': 'Expect this difference…',
+  'report.meantTitle': 'A difference that is meant',
+  'report.meantSay':
+    'Write this to a file, expected.json. A replay then passes only if exactly this difference appears, and goes on past it where it can.',
+  'report.meantRun': 'Then replay with it:',
   'report.notes': 'Worth knowing',
   'report.yourself': 'Run it yourself',
   'report.near': 'Nearest recorded calls',
@@ -203,4 +208,5 @@ export const work = {
   'key.pages': 'older, newer',
   'key.openStep': 'open the step',
   'key.copyCommand': 'copy the command',
+  'key.expect': 'expect this',
 } as const;

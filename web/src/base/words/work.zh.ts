@@ -112,6 +112,11 @@ export const work = {
   'report.meant': '预期内且已出现的差异',
   'report.cause': '可能的原因',
   'report.wayOut': '解决办法：',
+  'report.expect': '预期此差异…',
+  'report.meantTitle': '有意的差异',
+  'report.meantSay':
+    '把下面的内容写入文件 expected.json。之后只有出现且仅出现此差异时回放才通过，并会在可能时继续进行。',
+  'report.meantRun': '然后用它回放：',
   'report.notes': '值得了解',
   'report.yourself': '自行运行',
   'report.near': '最接近的录制调用',
@@ -198,4 +203,5 @@ export const work = {
   'key.pages': '较早、较新',
   'key.openStep': '打开步骤',
   'key.copyCommand': '复制命令',
+  'key.expect': '预期此差异',
 } as const;

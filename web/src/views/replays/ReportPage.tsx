@@ -1,17 +1,20 @@
 import { useQuery } from '@tanstack/react-query';
 import { getRouteApi, Link, useNavigate } from '@tanstack/react-router';
+import { useState } from 'react';
 import { get, path } from '../../api/client';
 import type { ReportDetail } from '../../api/types';
 import { moment, zone } from '../../base/format';
 import { type Hint, useKeys } from '../../base/keys';
 import { useWords } from '../../base/words';
 import { sentenceIn } from '../../base/words/said';
+import { expectedOf } from '../../model/expected';
 import { quoted } from '../../model/jobs';
 import { type ReplayReport, reportIn } from '../../model/report';
 import { Finder, Foot } from '../../widgets/slots';
 import { Failure, Loading, Strip } from '../../widgets/states';
 import { Badge } from '../../widgets/tags';
 import { Aside } from './Aside';
+import { Meant } from './Meant';
 import { Parting } from './Parting';
 import { Tape } from './Tape';
 import { VerdictBadge } from './Verdict';
@@ -49,20 +52,25 @@ function Shown({ stored, report }: { readonly stored: ReportDetail; readonly rep
   const open = () => {
     void navigate({ to: '/runs/$id', params: { id: report.run_id }, search: step === null ? {} : { step } });
   };
+  const meant = expectedOf(report.divergence);
+  const [saying, setSaying] = useState(false);
   useKeys({
     o: open,
+    e: () => meant && setSaying(true),
     r: () => void navigate({ to: '/replays', search: { run: report.run_id } }),
     y: () => void navigator.clipboard.writeText(command),
   });
   const hints: readonly Hint[] = [
     { keys: ['o'], does: 'key.openStep' },
+    ...(meant ? [{ keys: ['e'], does: 'key.expect' } as const] : []),
     { keys: ['r'], does: 'key.replay' },
     { keys: ['y'], does: 'key.copyCommand' },
     { keys: ['?'], does: 'key.all' },
   ];
   return (
     <>
-      <Head stored={stored} report={report} />
+      <Head stored={stored} report={report} onExpect={meant && (() => setSaying(true))} />
+      {saying && meant && <Meant run={report.run_id} entry={meant} onClose={() => setSaying(false)} />}
       {report.verdict === 'damaged' && (
         <Strip look="error">
           <b>{t('report.damaged')}</b> {t('report.damagedSay')}
@@ -85,7 +93,13 @@ function Shown({ stored, report }: { readonly stored: ReportDetail; readonly rep
   );
 }
 
-function Head({ stored, report }: { readonly stored: ReportDetail; readonly report: ReplayReport }) {
+interface HeadProps {
+  readonly stored: ReportDetail;
+  readonly report: ReplayReport;
+  readonly onExpect: (() => void) | null;
+}
+
+function Head({ stored, report, onExpect }: HeadProps) {
   const { t, language } = useWords();
   return (
     <div className="hd">
@@ -106,6 +120,11 @@ function Head({ stored, report }: { readonly stored: ReportDetail; readonly repo
         <a className="btn s q" href={path`/api/reports/${stored.id}`} download={`${stored.id}.json`}>
           JSON
         </a>
+        {onExpect && (
+          <button type="button" className="btn s q" onClick={onExpect}>
+            {t('report.expect')}
+          </button>
+        )}
         <Link to="/replays" search={{ run: stored.run_id }} className="btn s">
           {t('report.again')}
         </Link>
