@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, Literal
 
 from agentloupe.engine.news import News
 from agentloupe.engine.project import outcome_of
-from agentloupe.engine.views.bodies import held, whole_ones
+from agentloupe.engine.views.bodies import whole_ones
 from agentloupe.engine.views.messages import answer_of
 from agentloupe.ports.recording import Recording
 from agentloupe.words.canonical import Json
@@ -18,8 +18,6 @@ from agentloupe.words.step import Step
 __all__ = ["Hit", "Where", "found_in", "hits_in"]
 
 _AT_ONCE: Final = 100
-_BODIES_AT_ONCE: Final = 20
-"""Steps whose bodies are held together: a page waits for few reads, and a run of large bodies takes little memory."""
 
 Where = Literal["name", "input", "output", "error", "reasoning"]
 _AROUND: Final = 60
@@ -87,17 +85,8 @@ def found_in(bodies: Recording, steps: Sequence[Step], wanted: str, first: int) 
         chosen = steps[start : start + _AT_ONCE]
         before = next((step for step in reversed(steps[:start]) if step.kind == "llm"), None)
         news = News([before, *chosen] if before is not None else chosen, whole_ones(bodies.get))
-        ahead = bodies
-        for at, step in enumerate(chosen):
-            if at % _BODIES_AT_ONCE == 0:
-                ahead = _with_bodies(bodies, chosen[at : at + _BODIES_AT_ONCE])
-            yield step.idx + 1, list(_of_step(ahead, step, news, wanted))
-
-
-def _with_bodies(bodies: Recording, steps: Sequence[Step]) -> Recording:
-    """The same recording, with what a search of these steps reads fetched at once; inputs of models are the news' own."""
-    inputs = [step.input_digest for step in steps if step.kind != "llm"]
-    return replace(bodies, get=held(bodies.get, [*inputs, *(step.output_digest for step in steps)]))
+        for step in chosen:
+            yield step.idx + 1, list(_of_step(bodies, step, news, wanted))
 
 
 def _of_step(bodies: Recording, step: Step, news: News, wanted: str) -> Iterator[Hit]:
