@@ -30,6 +30,7 @@ from agentloupe.store.memory import MemoryStore
 from agentloupe.verbs.comparing import compare
 from agentloupe.verbs.exchange import export_run, import_file
 from agentloupe.verbs.forking import fork
+from agentloupe.verbs.looping import run_loop
 from agentloupe.verbs.replaying import replay
 from agentloupe.verbs.resuming import resume
 from agentloupe.verbs.sessions import RecordOpener
@@ -38,6 +39,7 @@ from agentloupe.words.errors import ForkRefused, ReplayRefused, ResumeRefused, U
 from agentloupe.words.keeping import PROFILES, Profile
 from tests.canaries import Canaries
 from tests.cli.driving import Command
+from tests.fork_support import Script
 from tests.tapes import Program, ask, use
 
 KEY = "0123456789abcdef0123456789abcdef"
@@ -383,6 +385,20 @@ def _outcome(program: Program, profile: Profile, key: bytes) -> tuple[Any, Recor
 
 async def _awaited(value: Any) -> Any:
     return await value
+
+
+def test_the_plain_loop_keeps_what_the_profile_of_its_name_says(
+    secret: Canaries, workdir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOUPE_PROFILE", "digest_only")
+    asked, answered = secret.word("question"), secret.word("answer")
+    with_steps = run_loop(Script(answered), model="m", question=asked, store=loupe.open_store(), run_id="kept")
+    assert [step.output for step in with_steps] == [None]
+    assert secret.in_folder(workdir) == []
+    with pytest.raises(ForkRefused, match="digest_only"):
+        fork("kept", from_step=0, store=loupe.open_store())
+    forgotten = run_loop(Script(answered), model="m", question=asked)
+    assert answered in str(forgotten[0].output), "what is not stored is given back whole"
 
 
 # --- redacted ---------------------------------------------------------------------------------------------------------

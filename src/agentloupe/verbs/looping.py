@@ -21,8 +21,10 @@ from agentloupe.engine.raised import error_name, status_of
 from agentloupe.engine.recorder import Recorder
 from agentloupe.ports import ambient, codecs
 from agentloupe.ports.protocols import Store
-from agentloupe.ports.scribe import Scribe, Started
-from agentloupe.verbs.sessions import rules_of, settings_here
+from agentloupe.ports.scribe import Started
+from agentloupe.ports.settings import Settings
+from agentloupe.verbs.keeping import Keeping, keeping_for
+from agentloupe.verbs.sessions import settings_here
 from agentloupe.words.call import Effect
 from agentloupe.words.canonical import Json
 from agentloupe.words.errors import LimitReached, LoupeError, ProviderError, StepNotFound
@@ -68,6 +70,9 @@ def run_loop(
         name: of the run and its agent.
         tags: of the run.
 
+    What is kept of values is said by the settings' profile for the agent `name`; of a profile that keeps digests only, the
+    steps that come back hold no values.
+
     A failed model call or a limit ends the run with status `error`; what a tool raises is told to the model.
     """
     where = store if store is not None else _memory()
@@ -80,9 +85,12 @@ def run_loop(
     limits = Limits(max_steps=max_steps)
     effects: dict[str, Effect | None] = {tool: stated_effect(function) for tool, function in functions.items()}
     loop = Loop(asked, Tools(functions, exec_tool, effects), Spend(limits))
-    recorder = _recorder(where, run_id or ambient.new_run_id(name))
+    settings = settings_here()
+    # A run that is forgotten keeps nothing, and its steps are given back whole.
+    kept = keeping_for(settings, name, None if store is not None else "full")
+    recorder = _recorder(where, run_id or ambient.new_run_id(name), settings, kept)
     arguments: Json = {"args": [], "kwargs": {}}
-    facts: dict[str, Json] = {"root": False, "rules": recorder.rules.digest, "limits": limits.as_json()}
+    facts: dict[str, Json] = {"root": False, "rules": recorder.rules.digest, "limits": limits.as_json(), **kept.facts()}
     bodies: dict[str, Json] = {"rules": recorder.rules.as_json(), "request": request}
     recorder.start(
         Started(
@@ -99,13 +107,15 @@ def _memory() -> Store:
     return MemoryStore()
 
 
-def _recorder(store: Store, run_id: str) -> Recorder:
+def _recorder(store: Store, run_id: str, settings: Settings, kept: Keeping) -> Recorder:
     from agentloupe.store.owners import this_process
 
     writer = store.start(run_id, project.Projector, owner=this_process())
-    scribe = Scribe.begun(ambient.arrived())
-    settings = settings_here()
-    return Recorder(writer, scribe, rules=rules_of(settings), scope=run_id, passes_trace_on=settings.pass_trace_on)
+    scribe = kept.scribe(ambient.arrived())
+    recorder = Recorder(writer, scribe, rules=kept.rules, scope=run_id, passes_trace_on=settings.pass_trace_on)
+    if kept.coverage is not None:
+        recorder.lower(*kept.coverage)
+    return recorder
 
 
 def _drive(loop: Loop, request: dict[str, Json], recorder: Recorder) -> None:
