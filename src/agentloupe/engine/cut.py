@@ -12,7 +12,7 @@ from agentloupe.words.call import NO_ATTRS
 from agentloupe.words.canonical import Json
 from agentloupe.words.errors import Damaged, ForkRefused
 from agentloupe.words.event import FINAL_TYPES, Draft, Event
-from agentloupe.words.keeping import WITHOUT_ANSWERS, keeps_digests
+from agentloupe.words.keeping import ONLY_DIGESTS, WITHOUT_ANSWERS, keeps_digests
 
 __all__ = ["Cut", "Prefix", "copy_prefix", "cut_at", "cut_at_start"]
 
@@ -119,8 +119,7 @@ def _kept_tape(recording: Recording) -> Tape:
     if any(event.type == "run.erased" for event in recording.events):
         raise ForkRefused(f"run {recording.run_id} was deleted", reason="body_deleted")
     if keeps_digests(recording.events):
-        why = "of its values only digests were kept (profile digest_only)"
-        raise ForkRefused(f"run {recording.run_id}: {why}", hint=WITHOUT_ANSWERS, reason="digest_only")
+        raise ForkRefused(f"run {recording.run_id}: {ONLY_DIGESTS}", hint=WITHOUT_ANSWERS, reason="digest_only")
     return read_tape(recording)
 
 

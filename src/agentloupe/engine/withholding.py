@@ -10,7 +10,7 @@ What a call was asked for is told by its matching key alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -18,7 +18,7 @@ from agentloupe.engine.news import without_ids
 from agentloupe.ports.ambient import Place
 from agentloupe.ports.pack import Body, Look
 from agentloupe.ports.scribe import Entry, Scribe, Started
-from agentloupe.words.call import NO_ATTRS, Attrs, Call, Outcome
+from agentloupe.words.call import Call, Outcome
 from agentloupe.words.canonical import Json, canonical, digest_bytes, keyed_digest
 from agentloupe.words.dialects import message_in
 from agentloupe.words.event import Draft
@@ -108,50 +108,21 @@ class DigestScribe(Scribe):
     def _pack(self, value: Json, bodies: list[Body], *, shared: bool = False, text: bytes | None = None) -> str:
         return self.digests.of(value)
 
-    def _of(
-        self,
-        call: Call,
-        where: Place,
-        kind: str,
-        at: str,
-        *,
-        input_key: str,
-        attrs: Attrs,
-        input_digest: str | None = None,
-        output_digest: str | None = None,
-        source: str | None = None,
-        bodies: Mapping[str, str] | None = None,
-    ) -> Draft:
-        facts = _facts(attrs, None, output_digest, bodies)
-        return super()._of(
-            call, where, kind, at, input_key=self.digests.matching(input_key), attrs=facts, source=source
-        )
+    def _of(self, call: Call, where: Place, kind: str, at: str, **said: Any) -> Draft:
+        told: dict[str, Any] = {**said, "input_key": self.digests.matching(said["input_key"]), "input_digest": None}
+        return _withheld(super()._of(call, where, kind, at, **told))
 
-    def _draft(
-        self,
-        kind: str,
-        at: str,
-        *,
-        input_digest: str | None = None,
-        output_digest: str | None = None,
-        bodies: Mapping[str, str] | None = None,
-        attrs: Attrs = NO_ATTRS,
-        **said: Any,
-    ) -> Draft:
-        return super()._draft(kind, at, attrs=_facts(attrs, input_digest, output_digest, bodies), **said)
+    def _draft(self, kind: str, at: str, **said: Any) -> Draft:
+        return _withheld(super()._draft(kind, at, **said))
 
 
-def _facts(
-    attrs: Attrs, input_digest: str | None, output_digest: str | None, bodies: Mapping[str, str] | None
-) -> dict[str, Json]:
-    """The facts of an event, with the digests of what was not kept."""
-    found: Sequence[tuple[str, str | None]] = (
-        ("input", input_digest),
-        ("output", output_digest),
-        *(bodies or {}).items(),
+def _withheld(draft: Draft) -> Draft:
+    """The draft with what it would name as bodies among its facts, as the digests of what was not kept."""
+    named = {"input": draft.input_digest, "output": draft.output_digest, **draft.bodies}
+    told: dict[str, Json] = {f"{DIGEST_OF}{label}": digest for label, digest in named.items() if digest is not None}
+    return replace(
+        draft, input_digest=None, output_digest=None, bodies={}, attrs={**draft.attrs, KEPT: DIGESTS, **told}
     )
-    told: dict[str, Json] = {f"{DIGEST_OF}{label}": digest for label, digest in found if digest is not None}
-    return {**attrs, KEPT: DIGESTS, **told}
 
 
 # --- compared ---------------------------------------------------------------------------------------------------------

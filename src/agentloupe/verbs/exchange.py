@@ -28,7 +28,8 @@ from agentloupe.ports.faultpoints import reach
 from agentloupe.ports.protocols import Exporter, ImportedRun, Store
 from agentloupe.ports.recording import Recording
 from agentloupe.verbs.elsewhere import warning_of
-from agentloupe.verbs.sessions import rules_of, settings_here
+from agentloupe.verbs.keeping import rules_of
+from agentloupe.verbs.sessions import settings_here
 from agentloupe.words.canonical import Json
 from agentloupe.words.errors import (
     Corrupt,

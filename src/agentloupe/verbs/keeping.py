@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agentloupe.engine.privacy import Rules
+from agentloupe.engine.recorder import Recorder
 from agentloupe.engine.redaction import redacted
 from agentloupe.engine.withholding import Digests, DigestScribe
-from agentloupe.ports.scribe import Scribe
+from agentloupe.ports.scribe import Scribe, Started
 from agentloupe.ports.settings import Settings
 from agentloupe.words.errors import ConfigError
 from agentloupe.words.jsontext import Json
@@ -53,7 +54,13 @@ class Keeping:
             return "full", "profile redacted: personal data is replaced by placeholders, and a replay serves those"
         return None
 
-    def facts(self) -> dict[str, Json]:
+    def begin(self, recorder: Recorder, what: Started) -> None:
+        """Starts a recorder's run, which says what is kept of it."""
+        if self.coverage is not None:
+            recorder.lower(*self.coverage)
+        recorder.start(replace(what, facts={**what.facts, **self._facts()}))
+
+    def _facts(self) -> dict[str, Json]:
         """What `run.started` says of it; nothing of a full recording."""
         covered = self.coverage
         if covered is None:

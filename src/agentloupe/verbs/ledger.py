@@ -26,7 +26,8 @@ from agentloupe.ports.ledger import LedgerFolder
 from agentloupe.ports.protocols import ImportedRun, Store
 from agentloupe.vault.keys import PublicKeys, SigningKey
 from agentloupe.verbs.exchange import RunReport, take_sealed
-from agentloupe.verbs.sessions import rules_of, settings_here
+from agentloupe.verbs.keeping import rules_of
+from agentloupe.verbs.sessions import settings_here
 from agentloupe.words.canonical import Json, digest_bytes, loads
 from agentloupe.words.errors import Corrupt, Refused, UsageError
 from agentloupe.words.event import Head

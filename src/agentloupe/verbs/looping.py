@@ -90,12 +90,13 @@ def run_loop(
     kept = keeping_for(settings, name, None if store is not None else "full")
     recorder = _recorder(where, run_id or ambient.new_run_id(name), settings, kept)
     arguments: Json = {"args": [], "kwargs": {}}
-    facts: dict[str, Json] = {"root": False, "rules": recorder.rules.digest, "limits": limits.as_json(), **kept.facts()}
+    facts: dict[str, Json] = {"root": False, "rules": recorder.rules.digest, "limits": limits.as_json()}
     bodies: dict[str, Json] = {"rules": recorder.rules.as_json(), "request": request}
-    recorder.start(
+    kept.begin(
+        recorder,
         Started(
             agent=name, name=name, arguments=arguments, engine="generic", tags=tuple(tags), facts=facts, bodies=bodies
-        )
+        ),
     )
     _drive(loop, request, recorder)
     return list(load_steps(where.recording(recorder.run_id)))
@@ -112,10 +113,7 @@ def _recorder(store: Store, run_id: str, settings: Settings, kept: Keeping) -> R
 
     writer = store.start(run_id, project.Projector, owner=this_process())
     scribe = kept.scribe(ambient.arrived())
-    recorder = Recorder(writer, scribe, rules=kept.rules, scope=run_id, passes_trace_on=settings.pass_trace_on)
-    if kept.coverage is not None:
-        recorder.lower(*kept.coverage)
-    return recorder
+    return Recorder(writer, scribe, rules=kept.rules, scope=run_id, passes_trace_on=settings.pass_trace_on)
 
 
 def _drive(loop: Loop, request: dict[str, Json], recorder: Recorder) -> None:

@@ -40,7 +40,6 @@ __all__ = [
     "default_store",
     "end_left",
     "open_session",
-    "rules_of",
     "settings_here",
     "snapshot_of",
     "without_secrets",
@@ -222,10 +221,7 @@ class RecordOpener:
             passes_trace_on=settings.pass_trace_on,
             schedule=opening.schedule or new_schedule(settings),
         )
-        if keeping.coverage is not None:
-            recorder.lower(*keeping.coverage)
-        started = self._started(opening, settings, recorder, task_id)
-        recorder.start(replace(started, facts={**started.facts, **keeping.facts()}))
+        keeping.begin(recorder, self._started(opening, settings, recorder, task_id))
         session = RecordSession(recorder, store, warns=self._argv is None)
         self.sessions.append(session)
         del self.sessions[:-100]

@@ -12,6 +12,7 @@ __all__ = [
     "DIGESTS",
     "DIGEST_OF",
     "KEPT",
+    "ONLY_DIGESTS",
     "PROFILES",
     "WITHOUT_ANSWERS",
     "Profile",
@@ -32,6 +33,8 @@ DIGESTS: Final = "digests"
 DIGEST_OF: Final = "digest_of_"
 """Beginning of the names of facts that hold the digest of a value which was not kept (`digest_of_output`)."""
 
+ONLY_DIGESTS: Final = "of its values only digests were kept (profile digest_only)"
+"""Why such a recording cannot be run."""
 WITHOUT_ANSWERS: Final = (
     "there are no answers to serve: record the agent again with the profile full or redacted; this one can be shown, "
     "verified and compared"
