@@ -36,7 +36,7 @@ def command(
     from agentloupe.ports.jobs import Worker
     from agentloupe.store.owners import this_process
     from agentloupe.store.sqlite import SqliteStore
-    from agentloupe.verbs.workchild import agents_of
+    from agentloupe.verbs.importing import agents_of
     from agentloupe.verbs.working import Workbench
 
     agents = agents_of(modules)

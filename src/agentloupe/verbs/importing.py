@@ -1,4 +1,4 @@
-"""Imports code that a person named for a replay or a fork, and lets nothing happen meanwhile.
+"""Imports code that a person named for a replay, a fork or a worker, and lets nothing happen meanwhile.
 
 A module runs while it is imported. One that starts its agent there, because the start does not stand under
 `if __name__ == "__main__"`, would otherwise record a run of its own and really run its tools, those that write too.
@@ -9,15 +9,59 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from agentloupe.ports.ambient import caller, catching_strays, opening_with, outside
 from agentloupe.ports.protocols import Opening, Perform, Session
+from agentloupe.verbs.instrument import agents_in
 from agentloupe.words.call import OWN_WORK, Call
-from agentloupe.words.errors import ReplayRefused
+from agentloupe.words.errors import LoupeError, ReplayRefused, UsageError
 
-__all__ = ["imported", "imported_file"]
+__all__ = ["agents_of", "imported", "imported_file"]
+
+
+def agents_of(names: Sequence[str]) -> dict[str, Callable[..., Any]]:
+    """The agents of modules or files by name, or single ones: `my_app.agents`, `path/to/script.py:payer`.
+
+    Raises:
+        LoupeError: one cannot be loaded (`no_code`).
+        UsageError: there is no agent in it, or not the one that is named.
+    """
+    found: dict[str, Callable[..., Any]] = {}
+    for name in names:
+        found |= _agents_of(name)
+    return found
+
+
+def _agents_of(name: str) -> dict[str, Callable[..., Any]]:
+    module_name, wanted = _parted(name)
+    by_file = module_name.endswith(".py") or "/" in module_name
+    try:
+        module = imported_file(Path(module_name)) if by_file else imported(module_name)
+    except ImportError as wrong:
+        raise LoupeError(
+            f"{module_name} cannot be loaded: {wrong}",
+            hint="files by their path, modules in the current folder and where Python looks",
+            reason="no_code",
+        ) from wrong
+    found = agents_in(vars(module))
+    if not found:
+        raise UsageError(f"{module_name} has no agent", hint="decorate it with @loupe.agent")
+    if not wanted:
+        return found
+    named = {agent: code for agent, code in found.items() if wanted in (agent, getattr(code, "__name__", None))}
+    if not named:
+        raise UsageError(f"{module_name} has no agent {wanted}", hint=f"its agents: {', '.join(sorted(found))}")
+    return named
+
+
+def _parted(name: str) -> tuple[str, str]:
+    """Module or file, and the agent. A colon that stands before a slash is a drive's, not ours."""
+    module, colon, wanted = name.rpartition(":")
+    return (module, wanted) if colon and "/" not in wanted and "\\" not in wanted else (name, "")
 
 
 def imported(module: str) -> ModuleType:

@@ -12,7 +12,7 @@ import os
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -23,64 +23,22 @@ from agentloupe.ports.protocols import Store
 from agentloupe.verbs import launch
 from agentloupe.verbs.children import run_child
 from agentloupe.verbs.ending import end_cancelled
-from agentloupe.verbs.importing import imported, imported_file
-from agentloupe.verbs.instrument import agents_in
+from agentloupe.verbs.importing import agents_of
 from agentloupe.verbs.interrupts import raising_at_rest
 from agentloupe.words.canonical import Json, dumps
-from agentloupe.words.errors import LoupeError, UsageError
+from agentloupe.words.errors import LoupeError
 from agentloupe.words.jsontext import loads
 from agentloupe.words.run import Owner
 
 if TYPE_CHECKING:
     from agentloupe.verbs.working import Workbench
 
-__all__ = ["agents_of", "done_apart", "main"]
+__all__ = ["done_apart", "main"]
 
 Ended = tuple[JobStatus, dict[str, Any]]
 """How a job ended, and what else its row shall say."""
 _LOOK: Final = 0.1
 """Seconds between looks whether the worker is still there."""
-
-
-def agents_of(names: Sequence[str]) -> dict[str, Callable[..., Any]]:
-    """The agents of modules or files by name, or single ones: `my_app.agents`, `path/to/script.py:payer`.
-
-    Raises:
-        LoupeError: one cannot be loaded (`no_code`).
-        UsageError: there is no agent in it, or not the one that is named.
-    """
-    found: dict[str, Callable[..., Any]] = {}
-    for name in names:
-        found |= _agents_of(name)
-    return found
-
-
-def _agents_of(name: str) -> dict[str, Callable[..., Any]]:
-    module_name, wanted = _parted(name)
-    by_file = module_name.endswith(".py") or "/" in module_name
-    try:
-        module = imported_file(Path(module_name)) if by_file else imported(module_name)
-    except ImportError as wrong:
-        raise LoupeError(
-            f"{module_name} cannot be loaded: {wrong}",
-            hint="files by their path, modules in the current folder and where Python looks",
-            reason="no_code",
-        ) from wrong
-    found = agents_in(vars(module))
-    if not found:
-        raise UsageError(f"{module_name} has no agent", hint="decorate it with @loupe.agent")
-    if not wanted:
-        return found
-    named = {agent: code for agent, code in found.items() if wanted in (agent, getattr(code, "__name__", None))}
-    if not named:
-        raise UsageError(f"{module_name} has no agent {wanted}", hint=f"its agents: {', '.join(sorted(found))}")
-    return named
-
-
-def _parted(name: str) -> tuple[str, str]:
-    """Module or file, and the agent. A colon that stands before a slash is a drive's, not ours."""
-    module, colon, wanted = name.rpartition(":")
-    return (module, wanted) if colon and "/" not in wanted and "\\" not in wanted else (name, "")
 
 
 # --- the worker -------------------------------------------------------------------------------------------------------

@@ -56,7 +56,7 @@ class Workbench:
         store, jobs: where runs and jobs are.
         worker: who works here.
         agents: by name; the code that was loaded on purpose.
-        modules: how another process loads it (`workchild.agents_of`); without them it runs in this one.
+        modules: how another process loads it (`importing.agents_of`); without them it runs in this one.
         hands: how many jobs at once.
     """
 
