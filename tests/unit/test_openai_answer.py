@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from openai.types.chat import ChatCompletion
 
 from agentloupe.providers.openai_answer import decoded, encoded, with_request_id
-from agentloupe.words.exchange import parsed
+from agentloupe.words.jsontext import parsed
 from tests.answers import ANSWER, same
 
 ODD: list[Any] = [None, True, 0, 1.0, 1.5, -3, 2**70, "", "1", "x", [], [None], [{}], {}, {"a": 1}, "\udc00"]

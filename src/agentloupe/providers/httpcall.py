@@ -19,7 +19,7 @@ from agentloupe.providers.sending import Sending, on_its_way, trace_into
 from agentloupe.words.call import Attrs, Call
 from agentloupe.words.canonical import Json
 from agentloupe.words.errors import NotRebuildable
-from agentloupe.words.exchange import parsed
+from agentloupe.words.jsontext import parsed
 
 __all__ = ["HttpCall", "json_bytes"]
 

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from agentloupe.providers.chat import names_a_model, operation_of
 from agentloupe.words.canonical import Json
-from agentloupe.words.exchange import parsed
+from agentloupe.words.jsontext import parsed
 
 __all__ = ["asks_with", "at_model", "may_ask"]
 

@@ -14,7 +14,7 @@ import orjson
 
 from agentloupe.words.call import Attrs
 from agentloupe.words.canonical import Json
-from agentloupe.words.exchange import parsed
+from agentloupe.words.jsontext import parsed
 
 __all__ = ["decoded", "encoded", "with_request_id"]
 

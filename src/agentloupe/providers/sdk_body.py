@@ -19,7 +19,7 @@ from typing import Any, cast
 import orjson
 
 from agentloupe.words.canonical import Json
-from agentloupe.words.exchange import parsed
+from agentloupe.words.jsontext import parsed
 
 __all__ = ["OPTIONS", "Body", "ConsumedOnce", "body_of", "json_copy", "key_order", "left_out", "settled"]
 

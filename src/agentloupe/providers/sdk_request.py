@@ -36,7 +36,8 @@ from agentloupe.providers.sending import IDS, Sending, on_its_way
 from agentloupe.words.call import Attrs, Call
 from agentloupe.words.canonical import Json, dumps
 from agentloupe.words.errors import ReplayRefused
-from agentloupe.words.exchange import exchange, is_exchange, parsed
+from agentloupe.words.exchange import exchange, is_exchange
+from agentloupe.words.jsontext import parsed
 
 __all__ = ["Passed", "Requested", "RequestedStream", "Sdk", "request_call"]
 

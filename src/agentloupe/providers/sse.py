@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from agentloupe.words.canonical import Json
-from agentloupe.words.exchange import parsed
+from agentloupe.words.jsontext import parsed
 
 __all__ = ["DONE", "SseEvent", "events_in", "objects_in"]
 

@@ -2,7 +2,7 @@
 
 `dumps` keeps what `canonical` gives away: order of keys, floats that stay floats, text as it is. `loads` reads strictly:
 duplicate keys, `NaN` and numbers out of range are faults with a position, integers stay exact at any size. Both take the
-short way through orjson only where it provably gives the same result.
+short way through orjson only where it provably gives the same result. `parsed` reads what others wrote, as `json.loads` does.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ __all__ = [
     "int_text",
     "loads",
     "nonfinite_text",
+    "parsed",
     "plain",
     "quoted",
     "trusted",
@@ -370,6 +371,22 @@ def loads(data: bytes | str) -> Json:
     except (ValueError, TypeError):
         pass  # not JSON, or beyond what orjson reads or writes: the long way knows
     return _parse(data if isinstance(data, str) else data.decode())
+
+
+_DIGITS = bytes(ord("9") if chr(byte) in "0123456789" else ord("x") for byte in range(256))
+_LARGE = b"9" * 19
+"""Integers beyond 64 bits, which orjson reads as floats, have at least so many digits."""
+
+
+def parsed(text: bytes | str) -> Json:
+    """What `json.loads` gives, mostly in a quarter of its time: clients read JSON by that. Raises `ValueError` like that."""
+    data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+    if _LARGE not in data.translate(_DIGITS):
+        try:
+            return cast("Json", orjson.loads(data))
+        except ValueError:
+            pass  # `NaN`, lone surrogates, another encoding, no JSON
+    return cast("Json", json.loads(text))
 
 
 def _parse(text: str) -> Json:
