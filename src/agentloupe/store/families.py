@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from agentloupe.store.counting import how_many
 from agentloupe.store.database import Connection
-from agentloupe.store.queries import Sql, conditions, wanted_facets
+from agentloupe.store.queries import Sql, conditions, page_of, wanted_facets
 from agentloupe.store.textsearch import Found, all_found, found_by_text, text_test
 from agentloupe.words.run import RunFilter
 
@@ -30,8 +30,7 @@ def select_by_family(conn: Connection, what: str, wanted: RunFilter, *, paged: b
         where, args = [*where, test], [*args, *more]
     rows = f"SELECT r.rid FROM {source} WHERE {' AND '.join(where)} ORDER BY {_ORDER}"  # noqa: S608  # our own text, values are bound
     if paged:
-        rows += " LIMIT ? OFFSET ?"
-        args += [-1 if wanted.limit is None else wanted.limit, wanted.offset]
+        rows, args = page_of((rows, args), wanted)
     return f"SELECT {what} FROM ({rows}) n JOIN runs r ON r.rid = n.rid WHERE r.row IS NOT NULL ORDER BY {_ORDER}", args  # noqa: S608  # our own text
 
 

@@ -25,6 +25,7 @@ __all__ = [
     "facets_of_steps",
     "matches",
     "newest",
+    "page_of",
     "select_rows",
     "storable",
     "wanted_facets",
@@ -187,6 +188,12 @@ def select_rows(wanted: RunFilter, rarest: Mapping[FacetKey, int] | None = None)
     return f"SELECT f.started_at, f.rid FROM {source} WHERE {' AND '.join([first, *where])}", [*args, *more]  # noqa: S608  # our own text, values are bound
 
 
+def page_of(rows: Sql, wanted: RunFilter) -> Sql:
+    """The page of ordered rows that a filter wants."""
+    sql, args = rows
+    return f"{sql} LIMIT ? OFFSET ?", [*args, -1 if wanted.limit is None else wanted.limit, wanted.offset]
+
+
 def newest(what: str, rows: Sql, wanted: RunFilter, *, paged: bool = True) -> Sql:
     """SQL and its arguments that select `what` (columns of runs `r`) of `rows`, newest first; a page of them, if `paged`.
 
@@ -194,8 +201,7 @@ def newest(what: str, rows: Sql, wanted: RunFilter, *, paged: bool = True) -> Sq
     """
     sql, args = rows
     if paged:
-        sql += f" {NEWEST} LIMIT ? OFFSET ?"
-        args = [*args, -1 if wanted.limit is None else wanted.limit, wanted.offset]
+        sql, args = page_of((f"{sql} {NEWEST}", args), wanted)
     return f"SELECT {what} FROM ({sql}) f JOIN runs r ON r.rid = f.rid WHERE r.row IS NOT NULL {NEWEST}", args  # noqa: S608  # our own text
 
 

@@ -6,7 +6,7 @@ reasoning, signatures and members that nobody knows among it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol, cast
 
@@ -115,6 +115,13 @@ class Dialect(Protocol):
 
 def _objects(value: Json) -> list[dict[str, Json]]:
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def _history(given: Json, alone: Callable[[str], Json]) -> list[Json]:
+    """The history of a request, which may be a text `alone`."""
+    if isinstance(given, str):
+        return [alone(given)]
+    return list(given) if isinstance(given, list) else []
 
 
 def _raw(value: Json) -> str | dict[str, Json] | None:
@@ -273,10 +280,7 @@ class _Responses:
     history = "input"
 
     def items(self, request: Mapping[str, Json]) -> list[Json]:
-        given = request.get("input")
-        if isinstance(given, str):
-            return [{"role": "user", "content": given}]
-        return list(given) if isinstance(given, list) else []
+        return _history(request.get("input"), lambda text: {"role": "user", "content": text})
 
     def turn(self, answer: Json) -> list[dict[str, Json]]:
         output = answer.get("output") if isinstance(answer, dict) else None
@@ -323,10 +327,7 @@ class _Gemini:
     history = "contents"
 
     def items(self, request: Mapping[str, Json]) -> list[Json]:
-        given = request.get("contents")
-        if isinstance(given, str):
-            return [{"role": "user", "parts": [{"text": given}]}]
-        return list(given) if isinstance(given, list) else []
+        return _history(request.get("contents"), lambda text: {"role": "user", "parts": [{"text": text}]})
 
     def turn(self, answer: Json) -> list[dict[str, Json]]:
         first = next(iter(_objects(answer.get("candidates"))), None) if isinstance(answer, dict) else None
