@@ -20,29 +20,17 @@ from agentloupe.verbs.forkchild import fork_command
 from agentloupe.words.errors import Cancelled
 from tests.cli.driving import agentloupe
 from tests.cli.test_interrupts import group_of
+from tests.held import HELD
 from tests.support import ROOT
 
 pytestmark = pytest.mark.faults
 
-SCRIPT = """
-import pathlib, sys, threading
+SCRIPT = (
+    HELD
+    + """
 import agentloupe as loupe
 from agentloupe.ports import ambient
 from agentloupe.words.call import Call
-
-HERE = pathlib.Path(__file__).parent
-
-def held():
-    said = False
-    while True:
-        try:
-            if not said:
-                said = True
-                open(HERE / "reached", "w").close()
-            threading.Event().wait(600)
-        except BaseException:
-            if not (HERE / "deaf").exists():
-                raise
 
 def answer(body):
     if (HERE / "hold").exists():
@@ -61,6 +49,7 @@ def helper():
 if __name__ == "__main__":
     helper()
 """
+)
 
 
 @pytest.fixture

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,8 @@ from agentloupe.ports.protocols import Store
 from agentloupe.providers.loopback import HttpReply, HttpRequest, json_reply, serve
 from agentloupe.store import open_url
 from agentloupe.verbs.exchange import export_run, import_file
+from agentloupe.words.run import Run
+from tests.held import HELD
 from tests.server.answers import good, refused
 from tests.server.serving import TOKEN, client_of
 from tests.server.test_jobs import DONE, ended
@@ -26,30 +30,17 @@ from tests.server.test_worker import started
 
 pytestmark = pytest.mark.faults
 
-AGENTS = """
-import os, pathlib, threading
+AGENTS = (
+    HELD
+    + """
+import os
 import agentloupe as loupe
 from openai import OpenAI
-
-HERE = pathlib.Path(__file__).parent
-
-def wait(deaf):
-    "Waits for longer than anybody would; a deaf one lets nothing interrupt it."
-    said = False
-    while True:
-        try:
-            if not said:
-                said = True
-                open(HERE / "reached", "w").close()
-            threading.Event().wait(600)
-        except BaseException:
-            if not deaf:
-                raise
 
 @loupe.tool(effect="write")
 def pay(amount: int) -> str:
     if (HERE / "slow").exists():
-        wait((HERE / "deaf").exists())
+        held()
     if (HERE / "die").exists():
         os._exit(1)
     return "paid"
@@ -62,10 +53,11 @@ def payer(amount: int) -> str:
     if (HERE / "quits").exists():
         os._exit(7)
     if (HERE / "stuck").exists():
-        wait((HERE / "deaf").exists())
+        held()
     pay(amount)
     return said
 """
+)
 
 
 class Model:
@@ -199,6 +191,18 @@ def test_a_run_that_belongs_elsewhere_is_not_resumed_from_the_page(
     other.close()
 
 
+def over(run: Run | None) -> None:
+    """Waits until the process of a run is over: its pipes are closed a moment before."""
+    assert run is not None
+    assert run.owner is not None
+    with suppress(ProcessLookupError):
+        process = os.pidfd_open(run.owner.pid)
+        try:
+            assert select.select([process], [], [], 30)[0]
+        finally:
+            os.close(process)
+
+
 def test_a_worker_that_is_stopped_leaves_no_child_and_the_next_one_goes_on(
     client: TestClient, store: Store, recorded: Path, model: Model
 ) -> None:
@@ -213,6 +217,7 @@ def test_a_worker_that_is_stopped_leaves_no_child_and_the_next_one_goes_on(
         process.communicate(timeout=30)  # it is over when its child is, which holds the same pipes
         assert process.returncode == 0
     (cut,) = begun["run_ids"]
+    over(store.run(cut))
     row = store.run(cut)
     assert row is not None
     assert (row.status, good(client.get(f"/api/jobs/{begun['id']}"))["status"]) == ("interrupted", "queued")
