@@ -23,8 +23,8 @@ from agentloupe.words.seal import GENESIS, Fault, check_chain, link_bytes
 
 __all__ = ["Verification", "said_of", "unreadable", "verify"]
 
-_AT_ONCE, _BYTES_AT_ONCE = 400, 4_000_000
-"""Bodies that are looked at together: so many, and about so many bytes."""
+_AT_ONCE, _BYTES_AT_ONCE = 400, 1_000_000
+"""Bodies that are looked at together: so many, and about so many bytes. More would be fresh memory each time, which is slow."""
 _LIST = 20
 """Faults of bodies that a report lists at most."""
 
