@@ -22,7 +22,7 @@ import random
 import signal
 import threading
 import time
-from collections.abc import AsyncGenerator, Callable, Generator, Iterator
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -41,11 +41,14 @@ from agentloupe.engine.verify import verify
 from agentloupe.exporters.loupe_file import LoupeFileExporter
 from agentloupe.importers.loupe_file import open_file
 from agentloupe.ports import ambient
+from agentloupe.ports.protocols import Answer
 from agentloupe.store.memory import MemoryStore
+from agentloupe.verbs.forking import fork
 from agentloupe.verbs.replaying import replay
 from agentloupe.verbs.sessions import RecordOpener
+from agentloupe.words.canonical import Json
 
-REPLAYS = 5
+REPLAYS = 20
 T = TypeVar("T")
 _changed: list[bool] = []
 
@@ -580,6 +583,16 @@ def secrets_in_a_log() -> str:
 # ---------------------------------------------------------------- what each of them goes through
 
 
+class Told:
+    """A model for forks without the agent's code."""
+
+    def send(self, request: Mapping[str, Json]) -> Answer:
+        message: dict[str, Json] = {"role": "assistant", "content": "well"}
+        return Answer(
+            response={"model": "m", "choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}, facts={}
+        )
+
+
 @pytest.fixture(autouse=True)
 def as_written() -> Iterator[None]:
     _changed.clear()
@@ -623,6 +636,9 @@ def test_an_honest_agent(name: str, tmp_path: Path) -> None:
         made = loupe.fork(run_id, agent, from_step=asked[len(asked) // 2], store=store).candidates[0]
         assert (made.status, made.label) == ("ok", "faithful"), made.error
         assert replay(store.recording(made.id), agent, strict_order=True).passed
+        plain = fork(run_id, from_step=asked[-1], store=store, provider=Told(), engine="generic", control=False)
+        assert (plain.candidates[0].status, plain.candidates[0].label) == ("ok", "faithful"), plain.candidates[0].error
+        assert replay(plain.candidates[0].id, store=store).passed
 
     file = tmp_path / "x.loupe"
     with file.open("wb") as out:

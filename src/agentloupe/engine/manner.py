@@ -57,7 +57,7 @@ class Manner:
         wrapped: results stand in a list of one part of this type; `None`: they are the text itself.
         lists: results that are lists of parts stay lists.
         marks: also a result that is no error says so.
-        members: of a tool message of chat completions, in order, where they are not the plain ones.
+        members: of a result, in order, where they are not the plain ones.
         said: texts in no spelling of JSON (a text in quotes, a table, a part of the result), by call and result.
         orders: of the members of parts of a type (messages: of a role; of what a call names: `function`), where it is another
             one than the model's own.
@@ -263,14 +263,23 @@ def learn_manner(
 
 
 _MEMBERS = ("role", "tool_call_id", "content")
+_RESULTS: Mapping[str, tuple[str, ...]] = {
+    "tool": _MEMBERS,
+    "tool_result": ("type", "tool_use_id", "content", "is_error"),
+    "function_call_output": ("type", "call_id", "output"),
+    "custom_tool_call_output": ("type", "call_id", "output"),
+}
+"""Results by their type (chat completions: by their role), with their members as they are plainly written."""
 
 
 def _members(seen: Sequence[Json]) -> tuple[str, ...]:
-    """The members of tool messages of chat completions; nothing where they are plain, or hold what a loop cannot know."""
-    for item in seen:
-        if isinstance(item, dict) and item.get("role") == "tool":
-            names = tuple(item)
-            return names if names != _MEMBERS and {*_MEMBERS} <= {*names} <= {*_MEMBERS, "name"} else ()
+    """The members of results; nothing where they are plain, or hold what a loop cannot know."""
+    for part in _parts(seen):
+        plain = _RESULTS.get(_kind(part))
+        if plain is not None:
+            names, most = tuple(part), {*plain, "name"} if plain is _MEMBERS else {*plain}
+            known = {*plain} - {"is_error"} <= {*names} <= most
+            return names if known and names != tuple(name for name in plain if name in names) else ()
     return ()
 
 

@@ -43,14 +43,18 @@ class Asked:
 class Told:
     """What the model is told of a tool call: the content of the result, and whether it is an error.
 
-    `marked` says what the result's own mark of errors is to be; `None`: it has none. `members` are those of a tool message
-    of chat completions, in order.
+    `marked` says what the result's own mark of errors is to be; `None`: it has none. `members` are those of the result, in
+    order; none: as it is plainly written.
     """
 
     asked: Asked
     content: Json
     marked: bool | None = None
-    members: tuple[str, ...] = ("role", "tool_call_id", "content")
+    members: tuple[str, ...] = ()
+
+    def in_order(self, result: dict[str, Json]) -> dict[str, Json]:
+        """The result with its members in that order; others behind them."""
+        return {name: result[name] for name in self.members if name in result} | result if self.members else result
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,8 +194,8 @@ class _Chat:
         asked = one.asked
         if asked.id is None:
             return {"role": "function", "name": asked.name, "content": one.content}
-        whole: dict[str, Json] = {"role": "tool", "tool_call_id": asked.id, "name": asked.name, "content": one.content}
-        return {name: whole[name] for name in one.members}
+        plain: dict[str, Json] = {"role": "tool", "tool_call_id": asked.id, "content": one.content}
+        return one.in_order({**plain, "name": asked.name} if "name" in one.members else plain)
 
     def begins(self, item: Mapping[str, Json]) -> bool:
         return item.get("role") == "user"
@@ -237,7 +241,7 @@ class _Anthropic:
 
     def _block(self, one: Told) -> Json:
         block: dict[str, Json] = {"type": "tool_result", "tool_use_id": one.asked.id, "content": one.content}
-        return block if one.marked is None else {**block, "is_error": one.marked}
+        return one.in_order(block if one.marked is None else {**block, "is_error": one.marked})
 
     def begins(self, item: Mapping[str, Json]) -> bool:
         return item.get("role") == "user" and not self.results(item)
@@ -297,7 +301,10 @@ class _Responses:
         return False
 
     def told(self, results: Sequence[Told]) -> list[Json]:
-        return [{"type": f"{one.asked.kind}_output", "call_id": one.asked.id, "output": one.content} for one in results]
+        return [
+            one.in_order({"type": f"{one.asked.kind}_output", "call_id": one.asked.id, "output": one.content})
+            for one in results
+        ]
 
     def begins(self, item: Mapping[str, Json]) -> bool:
         return item.get("role") == "user"
