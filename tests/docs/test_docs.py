@@ -216,7 +216,7 @@ def test_the_page_of_settings_is_whole() -> None:
     for field in ("base_url", "api_key", "model", "extra_body", "dialect"):
         assert f"| `LLM_{field.upper()}` |" in page
     example = tomllib.loads(next(block for language, block in _FENCE.findall(page) if language == "toml"))
-    known = {*settings._READERS, "secrets", "redaction", "profiles", "live", "endpoints", "server"}
+    known = {*settings._READERS, "secrets", "redaction", "profiles", "samples", "live", "endpoints", "server"}
     assert set(example) == known
     for name in SERVER_READERS:
         assert f"| `[server] {name}` | `LOUPE_SERVER_{name.upper()}`" in page

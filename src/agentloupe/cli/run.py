@@ -9,7 +9,7 @@ import typer
 
 from agentloupe.cli.common import Database, Debug
 from agentloupe.words.errors import UsageError
-from agentloupe.words.keeping import profile_named
+from agentloupe.words.keeping import profile_named, share_named
 
 
 def command(
@@ -44,6 +44,14 @@ def command(
             show_default=False,
         ),
     ] = None,
+    sample: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SHARE",
+            help="Share of the runs, 0 to 1, that are kept by the profile; of the others digests are kept; over code and settings.",
+            show_default=False,
+        ),
+    ] = None,
     db: Database = None,
     debug: Debug = False,
 ) -> None:
@@ -57,8 +65,16 @@ def command(
     if not script:
         raise UsageError("run needs a command", hint="for instance: agentloupe run -- python my_agent.py")
     sys.stdout.flush()
-    kept = profile_named(profile)
-    ran = run_recorded(script, name=name, tags=tag or (), task_id=task, db=db, model_urls=model_url or (), profile=kept)
+    ran = run_recorded(
+        script,
+        name=name,
+        tags=tag or (),
+        task_id=task,
+        db=db,
+        model_urls=model_url or (),
+        profile=profile_named(profile),
+        sample=share_named(sample),
+    )
     for line in ran.said():
         sys.stderr.write(f"agentloupe: {line}\n")
     raise typer.Exit(ran.code)

@@ -110,7 +110,7 @@ class Story:
         """
         script = _script(sample)
         with self.book(), tempfile.TemporaryFile() as said:
-            ran = run_recorded(script, db=self.db, tags=["demo"], output=said, insist=True)
+            ran = run_recorded(script, db=self.db, tags=["demo"], output=said, insist=True, sample=1.0)
             last = _last_line(said)
         if ran.code or not ran.runs:
             raise LoupeError(f"the {sample} agent failed: {last}", hint="run it by itself: " + shlex.join(script))

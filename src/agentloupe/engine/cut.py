@@ -12,7 +12,7 @@ from agentloupe.words.call import NO_ATTRS
 from agentloupe.words.canonical import Json
 from agentloupe.words.errors import Damaged, ForkRefused
 from agentloupe.words.event import FINAL_TYPES, Draft, Event
-from agentloupe.words.keeping import ONLY_DIGESTS, WITHOUT_ANSWERS, keeps_digests
+from agentloupe.words.keeping import keeps_digests, only_digests, without_answers
 
 __all__ = ["Cut", "Prefix", "copy_prefix", "cut_at", "cut_at_start"]
 
@@ -118,8 +118,10 @@ def _kept_tape(recording: Recording) -> Tape:
     """The tape of a run that nobody deleted: what its forks still hold of its content is theirs."""
     if any(event.type == "run.erased" for event in recording.events):
         raise ForkRefused(f"run {recording.run_id} was deleted", reason="body_deleted")
-    if keeps_digests(recording.events):
-        raise ForkRefused(f"run {recording.run_id}: {ONLY_DIGESTS}", hint=WITHOUT_ANSWERS, reason="digest_only")
+    events = recording.events
+    if keeps_digests(events):
+        why = f"run {recording.run_id}: {only_digests(events)}"
+        raise ForkRefused(why, hint=without_answers(events), reason="digest_only")
     return read_tape(recording)
 
 

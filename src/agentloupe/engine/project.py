@@ -26,7 +26,7 @@ from agentloupe.words.effects import FROM_OUTSIDE, NOT_DONE, OF_AN_END, is_open,
 from agentloupe.words.errors import Corrupt, Damaged
 from agentloupe.words.event import FINAL_TYPES, Event
 from agentloupe.words.exchange import answer_in
-from agentloupe.words.keeping import DIGEST_OF, DIGESTS, KEPT
+from agentloupe.words.keeping import DIGEST_OF, DIGESTS, KEPT, only_digests
 from agentloupe.words.quick import maker
 from agentloupe.words.run import COUNTED, Counts, Coverage, Engine, Label, Run, RunStatus
 from agentloupe.words.step import Step, Trace
@@ -500,7 +500,6 @@ _STREAM_ENDED = {
     "broken": "the stream broke",
 }
 _NOT_THERE = "a body is not there"
-_ONLY_DIGESTS = "only digests were kept (profile digest_only)"
 
 
 def load_steps(recording: Recording, steps: Iterable[Step] | None = None) -> tuple[Step, ...]:
@@ -521,7 +520,7 @@ def load_step(recording: Recording, step: Step, assemble: Callable[[bytes], Json
     A stream whose end nobody saw has no whole answer: `assemble` puts one together from the bytes that came.
     """
     if step.attrs.get(KEPT) == DIGESTS:
-        return replace(step, partial=step.partial or _ONLY_DIGESTS)
+        return replace(step, partial=step.partial or only_digests(recording.events).removeprefix("of its values "))
     try:
         given = recording.body(step.input_digest)
         unended = step.status == "open" and assemble is not None and "opened_ms" in step.attrs

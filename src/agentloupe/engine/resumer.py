@@ -34,7 +34,7 @@ from agentloupe.words.call import OWN_WORK, Attrs, Call, Outcome, OutcomeStatus
 from agentloupe.words.canonical import Json, key_of
 from agentloupe.words.effects import NOT_DONE
 from agentloupe.words.errors import ReplayMismatch, ResumeRefused
-from agentloupe.words.keeping import ONLY_DIGESTS, keeps_digests
+from agentloupe.words.keeping import keeps_digests, only_digests
 
 __all__ = ["Resumer", "check_answered", "check_resumable", "open_intents"]
 
@@ -76,9 +76,8 @@ def check_resumable(tape: Tape) -> None:
     if any(event.type == "run.erased" for event in tape.recording.events):
         raise _refused(run_id, "its bodies were deleted", "limited", "start it anew")
     if keeps_digests(tape.recording.events):
-        raise _refused(
-            run_id, ONLY_DIGESTS, "digest_only", "start it anew: what it has done is told by `agentloupe show`"
-        )
+        hint = "start it anew: what it has done is told by `agentloupe show`"
+        raise _refused(run_id, only_digests(tape.recording.events), "digest_only", hint)
     if tape.finished is not None:
         status = tape.finished.attrs.get("status")
         hint = "fork it from a step, or from the start, to run it again"

@@ -17,7 +17,7 @@ from agentloupe.ports.pack import needs
 from agentloupe.ports.recording import Recording
 from agentloupe.words.errors import Corrupt, Damaged
 from agentloupe.words.event import Event, Head
-from agentloupe.words.keeping import ONLY_DIGESTS, keeps_digests
+from agentloupe.words.keeping import keeps_digests, only_digests
 from agentloupe.words.run import Coverage, coverage_left
 from agentloupe.words.seal import GENESIS, Fault, check_chain, link_bytes
 
@@ -299,7 +299,7 @@ def _notes(
     elif recording.events and anchor.sequence < recording.events[-1].sequence:
         yield f"anchored to sequence {anchor.sequence} only: nothing is proven about the end behind it"
     if keeps_digests(recording.events):
-        yield f"{ONLY_DIGESTS}: there are no bodies of them to check"
+        yield f"{only_digests(recording.events)}: there are no bodies of them to check"
     if erased:
         yield "bodies were removed (run.erased): limited_replay"
     elif checked.missing:

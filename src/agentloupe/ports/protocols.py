@@ -153,7 +153,7 @@ class Opening:
         schedule: of a whole program, which has kept to it since it began; `None` for an agent, whose run brings its own.
         snapshot: tells what else the run depends on, in wire form; asked for a recording only.
         trace: the place in a trace that the run is called from, where the caller says it.
-        profile: what is kept of values, where the code says it.
+        profile, sample: what is kept of values, and of which share of runs, where the code says it.
     """
 
     agent: str
@@ -170,6 +170,7 @@ class Opening:
     snapshot: Callable[[], Json] | None = None
     trace: TraceContext | None = None
     profile: Profile | None = None
+    sample: float | None = None
 
 
 class Session(Protocol):

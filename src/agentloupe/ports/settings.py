@@ -12,6 +12,7 @@
     outbox = true                     # LOUPE_OUTBOX; or types of events (commas): what is told to the outside, see `ports.outbox`
     pass_trace_on = false             # LOUPE_PASS_TRACE_ON; requests to models carry `traceparent` and `tracestate` of their step
     profile = "full"                  # LOUPE_PROFILE; or "redacted", "digest_only": what is kept of values, see `words.keeping`
+    sample = 1.0                      # LOUPE_SAMPLE; share of runs that are kept by their profile, of the others digests are kept
     digest_key_file = "/safe/digest.key"  # LOUPE_DIGEST_KEY_FILE; digests of values that are not kept are HMACs by this key
     env = ["TZ", "LANG"]              # LOUPE_ENV (commas); environment names whose values a snapshot may hold
     [secrets]
@@ -22,6 +23,8 @@
     fields = ["nickname"]
     [profiles]                        # agents with a profile of their own, by name
     support = "digest_only"
+    [samples]                         # agents with a share of their own, by name
+    triage = 0.1
     [live]                            # tools that a fork may run live, each with its reason
     calculate = "pure arithmetic"
     [server]                          # limits of `agentloupe serve`, see `ports.serving`
@@ -51,7 +54,7 @@ from agentloupe.words.dialects import Form
 from agentloupe.words.errors import ConfigError
 from agentloupe.words.event import EVENT_TYPES
 from agentloupe.words.jsontext import Json, JsonFault, loads
-from agentloupe.words.keeping import Profile, read_profile
+from agentloupe.words.keeping import Profile, read_profile, read_share
 
 __all__ = [
     "EndpointSettings",
@@ -103,6 +106,7 @@ class Settings:
         lookup_timeout: seconds after which a tool's `lookup` counts as not knowing.
         secret_fields, secret_keep, secret_patterns: the workspace's own rules of secret removal.
         profile: what is kept of values; `profiles`: of agents that have one of their own, by name.
+        sample: the share of runs that are kept by their profile; `samples`: of agents that have one of their own, by name.
         redact_fields, redact_keep, redact_patterns: what the profile `redacted` removes besides the built-in shapes.
         digest_key_file: holds the key by which values that are not kept are digested; `None`: not by a key.
         live: tools that a fork may run live, with the reason.
@@ -136,6 +140,8 @@ class Settings:
     anchor_key: Path | None = None
     profile: Profile = "full"
     profiles: Mapping[str, Profile] = field(default_factory=dict[str, Profile])
+    sample: float = 1.0
+    samples: Mapping[str, float] = field(default_factory=dict[str, float])
     redact_fields: tuple[str, ...] = ()
     redact_keep: tuple[str, ...] = ()
     redact_patterns: Mapping[str, str] = field(default_factory=lambda: _NO_NAMES)
@@ -250,6 +256,9 @@ def _read_table(path: Path, table: Mapping[str, Any]) -> dict[str, Any]:
         elif name == "profiles" and isinstance(value, dict):
             texts = _texts_by_name(path, name, value)
             found[name] = {n: _checked(f"{_at(path, n)}: profiles.{n}", read_profile, v) for n, v in texts.items()}
+        elif name == "samples" and isinstance(value, dict):
+            shares = cast("Mapping[str, Any]", value)
+            found[name] = {n: _checked(f"{_at(path, n)}: samples.{n}", read_share, v) for n, v in shares.items()}
         elif name == "live" and isinstance(value, dict):
             found["live"] = _texts_by_name(path, name, value)
         elif name == "server" and isinstance(value, dict):
@@ -414,12 +423,13 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "anchors": _text,
     "anchor_key": _text,
     "profile": read_profile,
+    "sample": read_share,
     "digest_key_file": _text,
 }
 
 
 def _known() -> str:
-    return ", ".join(sorted((*_READERS, *_RULES, "profiles", "live", "endpoints", "server")))
+    return ", ".join(sorted((*_READERS, *_RULES, "profiles", "samples", "live", "endpoints", "server")))
 
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from agentloupe.verbs import yielding
 from agentloupe.verbs.instrument import Depends, as_agent, told
 from agentloupe.verbs.sessions import RecordOpener, RecordSession, default_store, open_session
 from agentloupe.words.errors import RunNotFound, UsageError
-from agentloupe.words.keeping import Profile, profile_named
+from agentloupe.words.keeping import Profile, profile_named, share_named
 from agentloupe.words.run import Run, RunFilter
 from agentloupe.words.trace import read_trace
 
@@ -198,6 +198,7 @@ class recording:  # noqa: N801  # used as a function: `with recording("name"):`
         strict: an unrecordable value raises.
         snapshot: what else the block depends on, or a function that tells it; see `agent`.
         profile: what the recording keeps of values, over the settings: `full`, `redacted` or `digest_only`.
+        sample: the share of runs, from 0 to 1, that are kept by the profile, over the settings; of the others digests are kept.
         traceparent, tracestate: the W3C headers of whoever asked for the work: the run belongs to that trace. What is
             not well formed is ignored.
 
@@ -216,6 +217,7 @@ class recording:  # noqa: N801  # used as a function: `with recording("name"):`
         strict: bool | None = None,
         snapshot: Depends | None = None,
         profile: Profile | None = None,
+        sample: float | None = None,
         traceparent: str | None = None,
         tracestate: str | None = None,
     ) -> None:
@@ -229,6 +231,7 @@ class recording:  # noqa: N801  # used as a function: `with recording("name"):`
             strict=bool(strict),
             snapshot=told(snapshot),
             profile=profile_named(profile),
+            sample=share_named(sample),
             trace=read_trace(traceparent, tracestate),
         )
         self._own = RecordOpener(store, strict=strict) if store is not None or strict is not None else None

@@ -127,7 +127,9 @@ def examine(
     seed = os.environ.get("PYTHONHASHSEED")
     with tempfile.TemporaryDirectory(prefix="agentloupe-") as folder:
         fixed = {} if seed not in (None, "", "random") else {"PYTHONHASHSEED": "1"}
-        ran = run_recorded(command, db=db, name=name, tags=["doctor"], watch=Path(folder), more=fixed, output=output)
+        ran = run_recorded(
+            command, db=db, name=name, tags=["doctor"], watch=Path(folder), more=fixed, output=output, sample=1.0
+        )
         found = Diagnosis(ran, ran.runs[-1] if ran.runs and ran.runs[-1] not in ran.lost else None)
         _take_watched(found, Path(folder))
     if found.run_id is not None:

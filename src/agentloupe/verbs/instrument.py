@@ -23,7 +23,7 @@ from agentloupe.words.call import EFFECTS, Call, Effect
 from agentloupe.words.canonical import digest
 from agentloupe.words.errors import UsageError
 from agentloupe.words.jsontext import Json
-from agentloupe.words.keeping import Profile, profile_named
+from agentloupe.words.keeping import Profile, profile_named, share_named
 
 __all__ = [
     "Tool",
@@ -305,6 +305,7 @@ def agent(
     tags: Sequence[str] = (),
     snapshot: Depends | None = None,
     profile: Profile | None = None,
+    sample: float | None = None,
 ) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
 def agent(
     function: Callable[..., Any] | None = None,
@@ -314,6 +315,7 @@ def agent(
     tags: Sequence[str] = (),
     snapshot: Depends | None = None,
     profile: Profile | None = None,
+    sample: float | None = None,
 ) -> Any:
     """Declares a function, sync or async, as an agent: each call of it is a run; inside another run it is a span.
 
@@ -324,16 +326,17 @@ def agent(
         snapshot: what else its decisions depend on (ids and digests of prompt templates, feature flags, policies,
             versions of an index), or a function that tells it. Recorded at the start of each run; a replay asks for nothing.
         profile: what its recordings keep of values, over the settings: `full`, `redacted` or `digest_only`.
+        sample: the share of its runs, from 0 to 1, that are kept by the profile, over the settings; of the others digests are kept.
 
     Raises:
-        UsageError: there is no such profile.
+        UsageError: there is no such profile, or the share is none.
     """
-    kept = profile_named(profile)
+    kept = profile_named(profile), share_named(sample)
 
     def declare(written: Callable[..., Any]) -> Callable[..., Any]:
         if isinstance(written, staticmethod | classmethod):
             return _around_inside(written, declare)
-        return _agent_wrapper(written, _About(written, name or _name_of(written), tuple(tags), snapshot, kept))
+        return _agent_wrapper(written, _About(written, name or _name_of(written), tuple(tags), snapshot, *kept))
 
     return declare if function is None else declare(function)
 
@@ -451,9 +454,11 @@ class _About:
         tags: tuple[str, ...],
         snapshot: Depends | None,
         profile: Profile | None,
+        sample: float | None,
     ) -> None:
         self.name = name
         self._profile: Profile | None = profile
+        self._sample = sample
         self._tags = tags
         self._snapshot = told(snapshot)
         self._written = written
@@ -480,6 +485,7 @@ class _About:
                 parameters=self._parameters,
                 snapshot=self._snapshot,
                 profile=self._profile,
+                sample=self._sample,
             )
         )
 

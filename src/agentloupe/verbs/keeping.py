@@ -13,7 +13,7 @@ from agentloupe.ports.scribe import Scribe, Started
 from agentloupe.ports.settings import Settings
 from agentloupe.words.errors import ConfigError
 from agentloupe.words.jsontext import Json
-from agentloupe.words.keeping import Profile
+from agentloupe.words.keeping import SAMPLED_OUT, Profile, in_sample
 from agentloupe.words.run import Coverage
 from agentloupe.words.trace import TraceContext
 
@@ -31,11 +31,21 @@ class Keeping:
         profile: see `words.keeping`.
         rules: of secret removal, and of redaction where that is asked for.
         digests: how values that are not kept are digested.
+        sample: the share of runs that are kept by the profile; of the others digests are kept.
+        sampled_out: the run is one of the others.
     """
 
     profile: Profile
     rules: Rules
     digests: Digests
+    sample: float = 1.0
+    sampled_out: bool = False
+
+    def of_run(self, scope: str) -> Keeping:
+        """What is kept of one run, told by its task's id or its own (see `words.keeping.in_sample`)."""
+        if in_sample(self.sample, scope):
+            return self
+        return replace(self, profile="digest_only", sampled_out=True)
 
     def scribe(self, caller: TraceContext | None) -> Scribe:
         """The scribe of the run."""
@@ -48,6 +58,8 @@ class Keeping:
     @property
     def coverage(self) -> tuple[Coverage, str] | None:
         """How far that lowers the coverage, and why; `None` where everything is kept."""
+        if self.sampled_out:
+            return "limited_replay", f"{SAMPLED_OUT}: of values only digests are kept (sample {self.sample:g})"
         if self.profile == "digest_only":
             return "limited_replay", "profile digest_only: of values only digests are kept"
         if self.profile == "redacted":
@@ -62,10 +74,13 @@ class Keeping:
 
     def _facts(self) -> dict[str, Json]:
         """What `run.started` says of it; nothing of a full recording."""
+        said: dict[str, Json] = {} if self.sample == 1 else {"sample": self.sample}
+        if self.sampled_out:
+            said[SAMPLED_OUT] = True
         covered = self.coverage
         if covered is None:
-            return {}
-        said: dict[str, Json] = {"profile": self.profile, "coverage": covered[0], "coverage_notes": [covered[1]]}
+            return said
+        said |= {"profile": self.profile, "coverage": covered[0], "coverage_notes": [covered[1]]}
         key_id = self.digests.key_id if self.profile == "digest_only" else None
         return said if key_id is None else {**said, "digested_by": key_id}
 
@@ -75,8 +90,8 @@ def rules_of(settings: Settings) -> Rules:
     return Rules(settings.secret_fields, settings.secret_keep, dict(settings.secret_patterns))
 
 
-def keeping_for(settings: Settings, agent: str, wished: Profile | None) -> Keeping:
-    """What is kept of a run of this agent. `wished`: what the code or the command line says, over the settings.
+def keeping_for(settings: Settings, agent: str, wished: Profile | None, sample: float | None) -> Keeping:
+    """What is kept of runs of this agent. `wished`, `sample`: what the code or the command line says, over the settings.
 
     Raises:
         ConfigError: the file of the digest key is needed and cannot be used.
@@ -85,10 +100,13 @@ def keeping_for(settings: Settings, agent: str, wished: Profile | None) -> Keepi
     rules = rules_of(settings)
     if profile == "redacted":
         rules = redacted(rules, settings.redact_fields, settings.redact_keep, settings.redact_patterns)
+    share = 1.0  # where digests are all there is, there is nothing to leave out
+    if profile != "digest_only":
+        share = settings.samples.get(agent, settings.sample) if sample is None else sample
     key = None
-    if profile == "digest_only" and settings.digest_key_file is not None:
+    if (profile == "digest_only" or share < 1) and settings.digest_key_file is not None:
         key = read_digest_key(settings.digest_key_file)
-    return Keeping(profile, rules, Digests(key))
+    return Keeping(profile, rules, Digests(key), share)
 
 
 def read_digest_key(path: Path) -> bytes:

@@ -28,7 +28,7 @@ from agentloupe.verbs.onstart.sitecustomize import HERE, SPEC
 from agentloupe.words.call import Attrs, Call
 from agentloupe.words.errors import ReplayMismatch, UsageError
 from agentloupe.words.jsontext import Json, dumps
-from agentloupe.words.keeping import profile_named
+from agentloupe.words.keeping import profile_named, share_named
 from agentloupe.words.trace import TraceContext
 
 if TYPE_CHECKING:
@@ -353,6 +353,7 @@ class _RecordLaunch:
             task_id=spec.get("task_id"),
             argv=[str(word) for word in spec.get("argv") or ()],
             profile=profile_named(spec.get("profile")),
+            sample=share_named(spec.get("sample")),
         )
         self.opener: Opener = self
         self.whole_schedule = new_schedule(settings_here())

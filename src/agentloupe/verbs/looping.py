@@ -28,6 +28,7 @@ from agentloupe.verbs.sessions import settings_here
 from agentloupe.words.call import Effect
 from agentloupe.words.canonical import Json
 from agentloupe.words.errors import LimitReached, LoupeError, ProviderError, StepNotFound
+from agentloupe.words.keeping import Profile
 from agentloupe.words.run import COUNTED, Counts, Run
 from agentloupe.words.step import Step, Trace
 
@@ -70,7 +71,7 @@ def run_loop(
         name: of the run and its agent.
         tags: of the run.
 
-    What is kept of values is said by the settings' profile for the agent `name`; of a profile that keeps digests only, the
+    What is kept of values is said by the settings' profile and sample for the agent `name`; where only digests are kept, the
     steps that come back hold no values.
 
     A failed model call or a limit ends the run with status `error`; what a tool raises is told to the model.
@@ -86,9 +87,11 @@ def run_loop(
     effects: dict[str, Effect | None] = {tool: stated_effect(function) for tool, function in functions.items()}
     loop = Loop(asked, Tools(functions, exec_tool, effects), Spend(limits))
     settings = settings_here()
+    run_id = run_id or ambient.new_run_id(name)
     # A run that is forgotten keeps nothing, and its steps are given back whole.
-    kept = keeping_for(settings, name, None if store is not None else "full")
-    recorder = _recorder(where, run_id or ambient.new_run_id(name), settings, kept)
+    wished: tuple[Profile | None, float | None] = (None, None) if store is not None else ("full", 1.0)
+    kept = keeping_for(settings, name, *wished).of_run(run_id)
+    recorder = _recorder(where, run_id, settings, kept)
     arguments: Json = {"args": [], "kwargs": {}}
     facts: dict[str, Json] = {"root": False, "rules": recorder.rules.digest, "limits": limits.as_json()}
     bodies: dict[str, Json] = {"rules": recorder.rules.as_json(), "request": request}

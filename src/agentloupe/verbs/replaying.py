@@ -46,7 +46,7 @@ from agentloupe.verbs.replaysession import ReplayOpener, Strays
 from agentloupe.verbs.sessions import settings_here
 from agentloupe.words.canonical import Json
 from agentloupe.words.errors import Damaged, LoupeError, NotRebuildable, ReplayMismatch, ReplayRefused, VersionUnknown
-from agentloupe.words.keeping import ONLY_DIGESTS, WITHOUT_ANSWERS, keeps_digests
+from agentloupe.words.keeping import keeps_digests, only_digests, without_answers
 from agentloupe.words.seal import Fault
 
 __all__ = [
@@ -218,7 +218,7 @@ def _checked(tape: Tape, wishes: Wishes) -> Tape | ReplayReport:
     if any(event.type == "run.erased" for event in recording.events):
         raise _refused(tape, "limited", "its bodies were deleted", "the flow can still be read with `agentloupe show`")
     if keeps_digests(recording.events):
-        raise _refused(tape, "digest_only", ONLY_DIGESTS, WITHOUT_ANSWERS)
+        raise _refused(tape, "digest_only", only_digests(recording.events), without_answers(recording.events))
     if tape.started.attrs.get("engine") == "imported":
         raise _refused(tape, "trace_only", "it was imported: another program ran it", "fork it instead")
     if tape.finished is None:

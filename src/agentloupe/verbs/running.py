@@ -89,6 +89,7 @@ def run_recorded(
     more: Mapping[str, str] | None = None,
     model_urls: Sequence[str] = (),
     profile: Profile | None = None,
+    sample: float | None = None,
 ) -> Ran:
     """Runs a program, as typed behind `--`, to its end, with every agent in it recorded.
 
@@ -104,6 +105,7 @@ def run_recorded(
         more: variables for it, over those of this process.
         model_urls: addresses of models, besides those that are known and those of the settings.
         profile: what its recordings keep of values, over code and settings.
+        sample: the share of its runs that are kept by the profile, over code and settings.
 
     Raises:
         UsageError: there is no such program.
@@ -118,6 +120,7 @@ def run_recorded(
         fields: dict[str, Json] = {"name": name, "tags": list[Json](tags), "task_id": task_id, "db": db}
         fields |= {"argv": list[Json](script), "notes": str(notes), "parent": os.getpid()}
         fields |= {} if profile is None else {"profile": profile}
+        fields |= {} if sample is None else {"sample": sample}
         fields |= {} if watch is None else {"watch": str(watch)}
         spec = launch.write_spec(Path(folder) / "spec.json", "record", fields)
         out = None if output is None else output.fileno()

@@ -64,7 +64,9 @@ def _least(root: Path) -> Profile:
     """The profile where settings cannot be read: where somebody seems to have set one, nothing may be kept that they forbid."""
     files = (find_root(root) / name for name in ("loupe.toml", "pyproject.toml"))
     with suppress(OSError):
-        if "LOUPE_PROFILE" in os.environ or any(b"profile" in file.read_bytes() for file in files if file.is_file()):
+        texts = [file.read_bytes() for file in files if file.is_file()]
+        set_here = any(name in os.environ for name in ("LOUPE_PROFILE", "LOUPE_SAMPLE"))
+        if set_here or any(word in text for text in texts for word in (b"profile", b"sample")):
             return "digest_only"
     return "full"
 
@@ -170,6 +172,7 @@ class RecordOpener:
         settings: default: those of the current folder.
         argv: the command line, when a whole script is recorded.
         profile: what is kept of values, over what the agent and the settings say.
+        sample: the share of runs that are kept by it, over what the agent and the settings say.
     """
 
     def __init__(
@@ -183,6 +186,7 @@ class RecordOpener:
         settings: Settings | None = None,
         argv: Sequence[str] | None = None,
         profile: Profile | None = None,
+        sample: float | None = None,
     ) -> None:
         self.sessions: list[RecordSession] = []
         self._store = store
@@ -193,6 +197,7 @@ class RecordOpener:
         self._settings = settings
         self._argv = argv
         self._profile: Profile | None = profile
+        self._sample = sample
         self._program = _Program()
 
     def open(self, opening: Opening) -> Session:
@@ -202,7 +207,8 @@ class RecordOpener:
             Unrecordable: an argument of the agent cannot be recorded, and the session is strict.
         """
         settings = self._settings or settings_here()
-        keeping, fault = _kept(settings, opening.agent, self._profile or opening.profile)
+        sample = opening.sample if self._sample is None else self._sample
+        keeping, fault = _kept(settings, opening.agent, self._profile or opening.profile, sample)
         rules = keeping.rules
         opening = _without_secrets_in_names(opening, rules)
         strict = opening.strict or (settings.strict if self._strict is None else self._strict)
@@ -211,11 +217,13 @@ class RecordOpener:
             raise Unrecordable(what_is_lost(f"what the agent {opening.agent!r} is called with", lost))
         task_id = opening.task_id or (scrub_text(self._task_id, rules) if self._task_id else None)
         store, writer = self._writer(opening.agent, settings, fault)
+        scope = task_id or writer.run_id
+        keeping = keeping.of_run(scope)
         recorder = Recorder(
             writer,
             keeping.scribe(opening.trace or ambient.arrived()),
             rules=rules,
-            scope=task_id or writer.run_id,
+            scope=scope,
             strict=strict,
             refuse_writes=settings.write_without_store == "refuse",
             passes_trace_on=settings.pass_trace_on,
@@ -268,10 +276,12 @@ class RecordOpener:
         )
 
 
-def _kept(settings: Settings, agent: str, wished: Profile | None) -> tuple[Keeping, LoupeError | None]:
+def _kept(
+    settings: Settings, agent: str, wished: Profile | None, sample: float | None
+) -> tuple[Keeping, LoupeError | None]:
     """What is kept of a run, and why nothing is: where its digests should be keyed and cannot be, no others are made."""
     try:
-        return keeping_for(settings, agent, wished), None
+        return keeping_for(settings, agent, wished, sample), None
     except LoupeError as wrong:
         return Keeping("digest_only", rules_of(settings), Digests()), wrong
 

@@ -239,7 +239,7 @@ class OneRun:
 
         self.store: Store = MemoryStore()
         self.opened: list[str] = []
-        self._recorder = RecordOpener(self.store, strict=True)
+        self._recorder = RecordOpener(self.store, strict=True, sample=1.0)  # it is made to be replayed
 
     def open(self, opening: Opening) -> Session:
         """A session of the test."""

@@ -1,10 +1,11 @@
-"""What a recording keeps of the values that pass through it: its profile."""
+"""What a recording keeps of the values that pass through it: its profile, and the share of runs that are kept by it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Final, Literal, get_args
 
+from agentloupe.words.canonical import digest
 from agentloupe.words.errors import UsageError
 from agentloupe.words.event import Event
 
@@ -12,14 +13,19 @@ __all__ = [
     "DIGESTS",
     "DIGEST_OF",
     "KEPT",
-    "ONLY_DIGESTS",
     "PROFILES",
-    "WITHOUT_ANSWERS",
+    "SAMPLED_OUT",
     "Profile",
+    "in_sample",
     "keeps_digests",
+    "only_digests",
     "profile_named",
     "profile_of",
     "read_profile",
+    "read_share",
+    "share_named",
+    "was_sampled_out",
+    "without_answers",
 ]
 
 Profile = Literal["full", "redacted", "digest_only"]
@@ -33,13 +39,10 @@ DIGESTS: Final = "digests"
 DIGEST_OF: Final = "digest_of_"
 """Beginning of the names of facts that hold the digest of a value which was not kept (`digest_of_output`)."""
 
-ONLY_DIGESTS: Final = "of its values only digests were kept (profile digest_only)"
-"""Why such a recording cannot be run."""
-WITHOUT_ANSWERS: Final = (
-    "there are no answers to serve: record the agent again with the profile full or redacted; this one can be shown, "
-    "verified and compared"
-)
-"""The way out where somebody wants to run a recording that keeps digests only."""
+SAMPLED_OUT: Final = "sampled_out"
+"""Fact of a run that would have been kept by its profile and was left out by the share that is (`sample`)."""
+_DIGITS: Final = 13
+"""Hexadecimal digits of a digest that place a run between 0 and 1: as many as a float holds."""
 
 
 def read_profile(said: object) -> Profile:
@@ -60,6 +63,32 @@ def profile_named(said: str | None) -> Profile | None:
         raise UsageError(f"profile {said!r} {wrong}") from wrong
 
 
+def read_share(said: object) -> float:
+    """The share of runs that a person names, from 0 to 1, also as text. Raises `ValueError` for anything else."""
+    try:
+        share = float(said) if isinstance(said, str | int | float) and not isinstance(said, bool) else -1.0
+    except ValueError:
+        share = -1.0
+    if not 0 <= share <= 1:
+        raise ValueError("must be a number from 0 to 1")
+    return share
+
+
+def share_named(said: float | str | None) -> float | None:
+    """The share that code or a command line names, if it names one. Raises `UsageError` for what is none."""
+    if said is None:
+        return None
+    try:
+        return read_share(said)
+    except ValueError as wrong:
+        raise UsageError(f"sample {said!r} {wrong}") from wrong
+
+
+def in_sample(share: float, scope: str) -> bool:
+    """Whether a run is among the share that is kept, told by its task's id or its own: the same answer each time."""
+    return int(digest([SAMPLED_OUT, scope])[:_DIGITS], 16) < share * 16**_DIGITS
+
+
 def profile_of(events: Sequence[Event]) -> str:
     """The profile that a run was recorded with, as its first event says; one that this version does not know as it is."""
     said = events[0].attrs.get("profile") if events else None
@@ -69,3 +98,20 @@ def profile_of(events: Sequence[Event]) -> str:
 def keeps_digests(events: Sequence[Event]) -> bool:
     """Whether a run was recorded so that of its values only digests are kept."""
     return profile_of(events) == "digest_only"
+
+
+def was_sampled_out(events: Sequence[Event]) -> bool:
+    """Whether that is so since the run was not among the share that is kept."""
+    return bool(events) and events[0].attrs.get(SAMPLED_OUT) is True
+
+
+def only_digests(events: Sequence[Event]) -> str:
+    """Why a recording that keeps digests only cannot be run."""
+    why = SAMPLED_OUT if was_sampled_out(events) else "profile digest_only"
+    return f"of its values only digests were kept ({why})"
+
+
+def without_answers(events: Sequence[Event]) -> str:
+    """The way out where somebody wants to run such a recording."""
+    again = "sample = 1" if was_sampled_out(events) else "the profile full or redacted"
+    return f"there are no answers to serve: record the agent again with {again}; this one can be shown, verified and compared"

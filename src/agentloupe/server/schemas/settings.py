@@ -16,7 +16,7 @@ __all__ = ["GENERAL", "PricesBody", "SettingsBody", "SettingsDocument"]
 _RULES: Final = frozenset(
     f"{table}_{name}" for table in ("secret", "redact") for name in ("fields", "keep", "patterns")
 )
-_APART: Final = _RULES | {"profiles", "live", "endpoints", "server"}
+_APART: Final = _RULES | {"profiles", "samples", "live", "endpoints", "server"}
 GENERAL: Final = tuple(f.name for f in fields(Settings) if f.default is not MISSING and f.name not in _APART)
 """Settings that are one value each. The store that is served is told elsewhere; tables have lists of their own."""
 _NAMES: Final = (*GENERAL, *(f"server.{name}" for name in SERVER_READERS))

@@ -18,6 +18,7 @@ const SAID: Readonly<Record<Name, WordKey>> = {
   anchors: 'setup.say.anchors',
   anchor_key: 'setup.say.anchor_key',
   profile: 'setup.say.profile',
+  sample: 'setup.say.sample',
   digest_key_file: 'setup.say.digest_key_file',
   'server.max_body': 'setup.say.max_body',
   'server.max_upload': 'setup.say.max_upload',
