@@ -245,6 +245,58 @@ def test_what_a_plain_function_returns_to_be_awaited_runs_in_no_fork_for_real() 
 
 # ---------------------------------------------------------------- what a stopped replay leaves behind
 
+
+def asks_in_a_thread() -> None:
+    thread = threading.Thread(target=ask, args=("third",))
+    thread.start()
+    thread.join()
+
+
+def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What threads tell the user's terminal, as it comes."""
+    lines: list[str] = []
+    monkeypatch.setattr(threading, "excepthook", lambda told: lines.append(type(told.exc_value).__name__))
+    return lines
+
+
+def join_all(before: set[threading.Thread]) -> None:
+    for left in set(threading.enumerate()) - before:
+        left.join(10)
+        assert not left.is_alive()
+
+
+@pytest.mark.parametrize("debug", [True, False])
+@pytest.mark.parametrize("road", [in_a_thread, an_agent_in_a_thread, a_thread_of_a_thread])
+def test_a_thread_that_dies_of_the_end_of_a_replay_says_nothing_in_process(
+    road: Callable[[], object], debug: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = MemoryStore()
+    run = recorded(store)
+    ROAD.append(road)
+    lines, before = told(monkeypatch), set(threading.enumerate())
+    if debug:
+        monkeypatch.setenv("LOUPE_DEBUG", "1")
+    assert not replay(store.recording(run.id), worker).passed
+    join_all(before)
+    assert set(lines) == ({"ReplayMismatch"} if debug else set())
+
+
+@pytest.mark.parametrize("debug", [True, False])
+def test_a_thread_that_dies_of_the_limit_of_a_fork_says_nothing_in_process(
+    debug: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = MemoryStore()
+    run = recorded(store)
+    ROAD.append(asks_in_a_thread)
+    lines, before = told(monkeypatch), set(threading.enumerate())
+    if debug:
+        monkeypatch.setenv("LOUPE_DEBUG", "1")
+    (forked,) = fork(run.id, worker, from_step="start", store=store, max_steps=1).candidates
+    join_all(before)
+    assert (forked.status, store.steps(forked.id)[-1].name) == ("error", "max_steps")
+    assert set(lines) == ({"LimitReached"} if debug else set())
+
+
 SIZES = [1, 2, 3]
 
 

@@ -521,6 +521,7 @@ def test_a_fault_of_ours_is_a_line_and_with_debug_a_traceback(
     told = cli("list", "--debug")
     assert told.code == 3
     assert "Traceback" in told.err
+    assert "LOUPE_DEBUG" not in os.environ, "it was meant for the children of that command alone"
     assert cli("list", "--json").json["error"]["code"] == "internal"
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Generator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import wraps
 from importlib import import_module
 from io import TextIOWrapper
@@ -71,14 +71,12 @@ def run(argv: list[str]) -> int:
     """Runs `argv` and returns the exit code."""
     own = argv[: argv.index("--")] if "--" in argv else argv
     debug, as_json = "--debug" in own, "--json" in own
-    if debug:
-        os.environ["LOUPE_DEBUG"] = "1"
     argv = _said(argv)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal without UTF-8 still gets every line
     try:
-        with _in_the_callers_trace():
+        with _children_told(debug), _in_the_callers_trace():
             code = _build(own)(args=argv, prog_name="agentloupe", standalone_mode=False)
         sys.stdout.flush()
     except exceptions.Exit as done:
@@ -94,6 +92,21 @@ def run(argv: list[str]) -> int:
             sys.stderr.write(harmless("".join(format_exception(error))))
         return _failed(error, as_json=as_json)
     return code if isinstance(code, int) else 0
+
+
+@contextmanager
+def _children_told(debug: bool) -> Generator[None]:
+    """Children that the command starts are told of `--debug` by a variable; whoever ran the command here has it as before."""
+    before = os.environ.get("LOUPE_DEBUG")
+    if debug:
+        os.environ["LOUPE_DEBUG"] = "1"
+    try:
+        yield
+    finally:
+        if debug and before is None:
+            os.environ.pop("LOUPE_DEBUG", None)
+        elif debug and before is not None:
+            os.environ["LOUPE_DEBUG"] = before
 
 
 def _in_the_callers_trace() -> AbstractContextManager[None]:

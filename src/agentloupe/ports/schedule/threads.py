@@ -162,8 +162,8 @@ def _at_home(home: Home, run: Callable[[], None]) -> Callable[[], None]:
         before = surroundings.set_home(home)
         try:
             run()
-        except ReplayMismatch:
-            if not _stopped(getattr(home.root.boundary, "schedule", None)):
+        except BaseException as error:
+            if not _stopped(home, error):
                 raise
         finally:
             surroundings.set_home(before)
@@ -171,9 +171,18 @@ def _at_home(home: Home, run: Callable[[], None]) -> Callable[[], None]:
     return at_home
 
 
-def _stopped(schedule: Schedule | None) -> bool:
-    """Whether a run is stopped or over, so that a thread of it ends without a word; with `--debug` it says where it was."""
-    return schedule is not None and (schedule.halted or schedule.closed) and not os.environ.get("LOUPE_DEBUG")
+def _stopped(home: Home, error: BaseException) -> bool:
+    """Whether a thread dies of nothing but that its run is stopped or over.
+
+    It does so without a word: who drives the run tells why, and may have gone on by now. With `--debug` it says where it was.
+    """
+    boundary = home.root.boundary
+    schedule: Schedule | None = getattr(boundary, "schedule", None)
+    if schedule is None or os.environ.get("LOUPE_DEBUG"):
+        return False
+    if isinstance(error, ReplayMismatch):
+        return schedule.halted or schedule.closed
+    return error is getattr(boundary, "stopped", None)  # a fork's, by a limit or a refusal
 
 
 def _start_lane(thread: threading.Thread, schedule: Schedule, home: ThreadHome) -> None:
@@ -205,8 +214,8 @@ def _as_strand(schedule: Schedule, strand: Strand, home: Home, run: Callable[[],
         try:
             if not schedule.halted:
                 run()
-        except ReplayMismatch:
-            if not _stopped(schedule):
+        except BaseException as error:
+            if not _stopped(home, error):
                 raise
         finally:
             _end(schedule, strand, home)
