@@ -127,15 +127,26 @@ web/node_modules/.ready: web/package-lock.json
 	@cd web && $(NPM) ci --silent --no-audit --no-fund
 	@touch $@
 
-bench: $(READY) $(VENV)/.bench  ## measure against the machine's limits and against peers
+bench: $(READY) $(VENV)/.bench tracefork  ## measure against the machine's limits and against peers (tracefork where Python 3.12 or newer is)
 	@$(BIN)/python -m bench $(RUN_ARGS)
+
+# It needs Python 3.12, so it has an environment of its own: with the first such interpreter that is found, or not at all.
+.PHONY: tracefork
+TRACEFORK := $(VENV)/peers/tracefork
+tracefork: $(READY)
+	@for p in $(BIN)/python python3.12 python3.13 python3.14 $${PYENV_ROOT:-$$HOME/.pyenv}/versions/*/bin/python3; do \
+	    if "$$p" -c 'import sys; sys.exit(sys.version_info < (3, 12))' 2>/dev/null; then \
+	        exec $(MAKE) --no-print-directory -s $(TRACEFORK)/.ready NEWER="$$p"; \
+	    fi; \
+	done; echo "bench: no Python 3.12 or newer was found: tracefork is NOT measured" >&2
 
 # Each in an environment of its own, without pip: together they are 1.2 GB, and only one row needs them.
 bench-peers: $(VENV)/peers/phoenix/.ready $(VENV)/peers/mlflow/.ready  ## install Phoenix and MLflow for `make bench`, which says "not installed" without them
 
+NEWER ?= $(BIN)/python
 $(VENV)/peers/%/.ready: requirements/bench-%.txt $(READY)
 	@echo "setup: installing $* into $(@D)"
-	@$(BIN)/python -m venv --clear --without-pip $(@D)
+	@$(NEWER) -m venv --clear --without-pip $(@D)
 	@$(BIN)/python -m pip --disable-pip-version-check --quiet --python $(@D)/bin/python install --require-hashes -r $<
 	@touch $@
 

@@ -1,6 +1,7 @@
 """A subject that is measured in a process of its own, by turns with the others: it brings threads, patches or weight along.
 
-The process makes the subject, then does one batch whenever it is told to, and says how long that took.
+The process makes the subject, then does one batch whenever it is told to, and says how long that took. What cannot be
+installed beside the others, or needs another Python, has an environment of its own below `.venv/peers`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,23 +24,51 @@ _PATIENCE_S = 20.0
 """Until a process that has nothing left to do must have ended."""
 ROOT = Path(__file__).resolve().parents[1]
 """Where `bench` is found."""
+PEERS = ROOT / ".venv" / "peers"
+"""Where the Makefile puts environments of others."""
+
+
+def python_of(peer: str) -> str:
+    """The interpreter of a peer that has an environment of its own.
+
+    Raises:
+        Absent: there is none.
+    """
+    found = PEERS / peer / "bin" / "python"
+    if not (PEERS / peer / ".ready").is_file():  # what was not installed to its end is not there
+        raise Absent(peer)
+    return str(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One of several batches of a process."""
+
+    aside: Aside
+    name: str
+
+    def timed(self) -> tuple[float, float]:
+        """As `Aside.timed`."""
+        return self.aside.timed(self.name)
 
 
 class Aside:
-    """One subject. Made by `Context.aside`, which ends it, too.
+    """One subject, or several that share a process. Made by `Context.aside`, which ends it, too.
 
     Args:
-        what: `module:function` of a context manager that gives a batch.
+        what: `module:function` of a context manager that gives a batch, or several by name. A batch that gives seconds in place
+            of a count has timed one operation by itself.
         args: of that function; they travel as JSON.
+        python: the interpreter; ours where none is named.
 
     Raises:
         Absent: it needs something that is not installed.
     """
 
-    def __init__(self, what: str, *args: Any) -> None:
+    def __init__(self, what: str, *args: Any, python: str = sys.executable) -> None:
         self._what = what
         self._said = tempfile.TemporaryFile()  # noqa: SIM115  # closed in `close`
-        command = [sys.executable, "-m", "bench.aside", what, json.dumps(args)]
+        command = [python, "-m", "bench.aside", what, json.dumps(args)]
         pipe = subprocess.PIPE
         self._child = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=self._said, text=True, cwd=ROOT)
         try:
@@ -50,10 +80,10 @@ class Aside:
             self.close()
             raise Absent(str(absent))
 
-    def timed(self) -> tuple[float, float]:
-        """Seconds for one operation of a batch: (processor time of that process, wall)."""
+    def timed(self, part: str = "") -> tuple[float, float]:
+        """Seconds for one operation of a batch, of several the named one: (processor time of that process, wall)."""
         assert self._child.stdin is not None
-        self._child.stdin.write("go\n")
+        self._child.stdin.write(f"{part}\n")
         self._child.stdin.flush()
         taken = self._answer()
         return taken["cpu"] / taken["count"], taken["wall"] / taken["count"]
@@ -82,6 +112,8 @@ def _one(batch: Any) -> dict[str, Any]:
     gc.collect()
     cpu, wall = time.process_time(), time.perf_counter()
     count = batch()
+    if isinstance(count, float):
+        return {"count": 1, "cpu": count, "wall": count}
     return {"count": count, "cpu": time.process_time() - cpu, "wall": time.perf_counter() - wall}
 
 
@@ -101,8 +133,8 @@ def main(what: str, args: str) -> None:
             say({"absent": str(absent)})
             return
         say({"ready": True})
-        for _ in sys.stdin:
-            say(_one(batch))
+        for line in sys.stdin:
+            say(_one(batch[line.strip()] if isinstance(batch, dict) else batch))
         made.__exit__(None, None, None)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Collection
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 from agentloupe.store import open_url
 from agentloupe.store.sqlite import SqliteStore
-from bench.aside import Aside
+from bench.aside import Aside, Part, python_of
 from bench.peers import Absent
 
 _QUICK = 0.1
@@ -41,6 +42,12 @@ class Context:
         """A fresh path in the folder."""
         return self.folder / f"{name}-{len(list(self.folder.iterdir()))}"
 
+    def written(self, name: str, value: object) -> str:
+        """The path of a fresh file that holds a value as JSON, for processes of others."""
+        path = self.path(name)
+        path.write_text(json.dumps(value), "utf-8")
+        return str(path)
+
     def store(self, name: str) -> SqliteStore:
         """A new, empty store in a file of its own."""
         store = open_url(self.path(name).with_suffix(".db"))
@@ -57,14 +64,22 @@ class Context:
         """How many batches each subject gets where one takes long."""
         return max(3, self.rounds // 2) if self.scale >= _QUICK else self.rounds
 
-    def aside(self, what: str, *args: Any) -> Aside | None:
-        """A subject in a process of its own, see `Aside`; `None` where what it needs is not installed."""
+    def aside(self, what: str, *args: Any, peer: str | None = None) -> Aside | None:
+        """A subject in a process of its own, see `Aside`; `None` where what it needs is not installed.
+
+        `peer`: the environment that it lives in, where it has one of its own.
+        """
         try:
-            made = Aside(what, *args)
+            made = Aside(what, *args) if peer is None else Aside(what, *args, python=python_of(peer))
         except Absent:
             return None
         self._open.callback(made.close)
         return made
+
+    def parts(self, names: Collection[str], what: str, *args: Any, peer: str) -> dict[str, Part | None]:
+        """Several subjects that share a process, by name; each is `None` where the peer is not installed."""
+        made = self.aside(what, *args, peer=peer)
+        return {name: None if made is None else Part(made, name) for name in names}
 
     def close(self) -> None:
         """Closes all stores, and ends what was measured aside."""

@@ -12,10 +12,12 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
-from bench.aside import Aside
+from bench.aside import Aside, Part
 
 Batch = Callable[[], int]
 """Does some work, and says how many operations it was."""
+Subject = Batch | Aside | Part | None
+"""What is measured: here, in a process of its own, or not at all since it is not installed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +78,8 @@ def timed(batch: Batch, clock: Callable[[], float] = time.process_time) -> tuple
     return (clock() - began) / count, (time.perf_counter() - began_wall) / count
 
 
-def _once(batch: Batch | Aside, clock: Callable[[], float]) -> tuple[float, float]:
-    return batch.timed() if isinstance(batch, Aside) else timed(batch, clock)
+def _once(batch: Batch | Aside | Part, clock: Callable[[], float]) -> tuple[float, float]:
+    return batch.timed() if isinstance(batch, Aside | Part) else timed(batch, clock)
 
 
 def sample(batch: Batch, rounds: int, *, waits: bool = False) -> Sample:
@@ -86,7 +88,7 @@ def sample(batch: Batch, rounds: int, *, waits: bool = False) -> Sample:
 
 
 def by_turns(
-    batches: Mapping[str, Batch | Aside | None],
+    batches: Mapping[str, Subject],
     rounds: int,
     *,
     waits: Collection[str] = (),

@@ -23,11 +23,9 @@ from typing import Any, NamedTuple
 from agentloupe.store import open_url
 from agentloupe.store.sqlite import SqliteStore
 from bench.agents import answer, conversations, model_and_tool, recorded
-from bench.aside import ROOT
+from bench.aside import PEERS
 from bench.peers import Absent
 
-PEERS = ROOT / ".venv" / "peers"
-"""Where `make bench-peers` puts them."""
 PAGE = 50
 """Runs on a page of the list."""
 _NEW = 200

@@ -9,9 +9,9 @@ from bench.agents import recorded
 from bench.clients import Talk
 from bench.context import Context
 from bench.figures import Figure, Found, Peer, beside
-from bench.peers import cassettes
+from bench.peers import cassettes, tapes
 from bench.rows.replay import replaying, tape_of
-from bench.timing import Batch, Sample, by_turns
+from bench.timing import Batch, Sample, Subject, by_turns
 
 
 def measure(context: Context) -> Found:
@@ -25,7 +25,7 @@ def measure(context: Context) -> Found:
     return found
 
 
-def _batches(context: Context, store: SqliteStore, url: str, talk: Talk) -> dict[str, Batch | None]:
+def _batches(context: Context, store: SqliteStore, url: str, talk: Talk) -> dict[str, Subject]:
     calls = len(talk.requests)
     wrapped, carried = clients.wrapped(url), clients.bare(url, http_transport())
     floor, client = clients.bare(url, clients.canned()), clients.bare(url)
@@ -44,16 +44,21 @@ def _batches(context: Context, store: SqliteStore, url: str, talk: Talk) -> dict
         return lambda: recorder.replay(path, lambda: talk.by(client))
 
     method, transport = recorded(store, by_method), recorded(store, by_transport)
+    asked, folder = context.written("requests", talk.requests), str(context.path("tapes"))
     return {
         "method": replaying(tape_of(store.recording(method)), by_method, calls, calls),
         "transport": replaying(tape_of(store.recording(transport)), by_transport, calls, calls),
         "floor": lambda: talk.by(floor),
-    } | {name: answered_by(name) for name in cassettes.LABELS}
+        **{name: answered_by(name) for name in cassettes.LABELS},
+        **context.parts((tapes.CANNED, tapes.REPLAYED), "bench.peers.tapes:calls", url, folder, asked, peer=tapes.PEER),
+    }
 
 
 def _tell(found: Found, talk: Talk, taken: dict[str, Sample]) -> None:
     small = not found.figures
     peers = [beside(label, taken, name, lambda one: one.rate) for name, label in cassettes.LABELS.items()]
+    there = beside("bare SDK in the Python of tracefork, answered at once", taken, tapes.CANNED, lambda one: one.rate)
+    peers.append(beside("tracefork (body)", taken, tapes.REPLAYED, lambda one: one.rate))
     found.figures += [
         Figure(
             row="client_replay",
@@ -66,9 +71,11 @@ def _tell(found: Found, talk: Talk, taken: dict[str, Sample]) -> None:
             peers=(
                 *peers,
                 Peer("bare SDK, answered at once", taken["floor"].rate),
+                there,
                 Peer("our transport under the SDK", taken["transport"].rate),
             ),
-            note="digests of every request and answer checked, which no other does; opening is inside for the others, apart for us",
+            note="digests of every request and answer checked; agent-rewind and tracefork compare a digest of each request, none "
+            "one of an answer; opening is inside for the others, apart for us",
         ),
         Figure(
             row="client_replay",

@@ -8,17 +8,19 @@ from agentloupe.engine.loop import from_llm_call
 from agentloupe.engine.overrides import Overrides
 from agentloupe.verbs.forking import ForkWishes, fork, fork_run, prepare_fork
 from agentloupe.words.step import Step
-from bench.agents import model_and_tool, recorded
+from bench import clients
+from bench.agents import conversations, model_and_tool, recorded
 from bench.context import Context
 from bench.figures import Figure, Found, Peer, beside
-from bench.peers import Absent, rewound
+from bench.peers import Absent, rewound, tapes
 from bench.timing import Batch, by_turns
 
 _STEPS = 100
 _NEW = 1024
 _PEERS = (
     "agent-rewind lets everything after the fork happen for real and keeps its requests whole; DBOS puts the fork into a queue "
-    "that it polls once a second"
+    "that it polls once a second; tracefork sees model calls only, swaps the answer of the last one and asks no model for it; "
+    "its tools would run for real"
 )
 _OVERRIDES = Overrides(system_prompt="Answer in one sentence.")
 
@@ -55,17 +57,31 @@ def measure(context: Context) -> Found:
     batches: dict[str, Batch] = {"id": to_the_id, "generic": generic, "own": own}
     for batch in batches.values():
         batch()  # modules that only forks need are loaded
+    asked = context.written("requests", list(conversations((_STEPS - 1) // 2, new=_NEW, most=2 * _STEPS)))
+    folder, parts = str(context.path("tapes")), (tapes.CANNED, tapes.FORKED)
+    with clients.server() as url:
+        apart = context.parts(parts, "bench.peers.tapes:forks", url, folder, asked, peer=tapes.PEER)
     taken = by_turns({**batches, "rewind": _rewound(context)}, context.turns(10))
-    queued = by_turns({"dbos": context.aside("bench.peers.dbos_steps:forks", str(context.path("dbos")), _STEPS)}, 3)
+    dbos_forks = context.aside("bench.peers.dbos_steps:forks", str(context.path("dbos")), _STEPS)
+    slow = by_turns({"dbos": dbos_forks, **apart}, 3)
     rewind = beside(
         "agent-rewind, its recording opened, the same program run again", taken, "rewind", lambda one: one.ms
     )
-    dbos = beside("DBOS, to the result, by the wall clock", queued, "dbos", lambda one: one.wall * 1e3)
+    dbos = beside("DBOS, to the result, by the wall clock", slow, "dbos", lambda one: one.wall * 1e3)
+    there = (
+        beside(
+            "tracefork, its tape opened, its model calls through the OpenAI client",
+            slow,
+            tapes.FORKED,
+            lambda one: one.ms,
+        ),
+        beside("those calls of the bare SDK, answered at once", slow, tapes.CANNED, lambda one: one.ms),
+    )
     found = Found()
     for name, target, what, peers in (
         ("id", 5.0, "to the new run's id", ()),
         ("generic", 50.0, "whole, generic loop", ()),
-        ("own", 50.0, "whole, the agent's own code run again", (rewind, dbos)),
+        ("own", 50.0, "whole, the agent's own code run again", (rewind, dbos, *there)),
     ):
         figure = Figure(
             row="fork",

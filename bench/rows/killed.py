@@ -10,10 +10,10 @@ from pathlib import Path
 from agentloupe.engine.project import Projector
 from agentloupe.store import open_url
 from bench import clients
-from bench.aside import ROOT
+from bench.aside import ROOT, python_of
 from bench.context import Context
 from bench.figures import Figure, Found, Peer
-from bench.peers import cassettes
+from bench.peers import Absent, cassettes, tapes
 
 _CALLS = 20
 _PEERS = ("vcrpy", "cassetter", "agent-rewind")
@@ -23,8 +23,13 @@ def measure(context: Context) -> Found:
     """Each recorder in a process that kills itself after its last call."""
     with clients.server() as url:
         store = context.path("killed").with_suffix(".db")
-        _killed("loupe", url, store)
+        _killed(sys.executable, "bench.rows.killed", "loupe", url, str(store))
         peers = [Peer(cassettes.LABELS[name], _kept(name, url, context.path("killed"))) for name in _PEERS]
+        asked = context.written("requests", clients.short(_CALLS).requests)
+        peers += [
+            Peer(label, _kept_apart(keeping, url, asked, str(context.path(f"killed-{keeping}"))))
+            for keeping, label in tapes.KEEPING.items()
+        ]
     found = Found()
     found.figures.append(
         Figure(
@@ -44,8 +49,18 @@ def _kept(name: str, url: str, path: Path) -> float | None:
     recorder = cassettes.found(name)
     if recorder is None:
         return None
-    _killed(name, url, path)
+    _killed(sys.executable, "bench.rows.killed", name, url, str(path))
     return float(recorder.kept(path))
+
+
+def _kept_apart(keeping: str, url: str, asked: str, path: str) -> float | None:
+    """The same by tracefork, in its own Python."""
+    try:
+        python = python_of(tapes.PEER)
+    except Absent:
+        return None
+    _killed(python, tapes.__name__, "killed", path, keeping, url, asked)
+    return float(subprocess.check_output([python, "-m", tapes.__name__, "kept", path], cwd=ROOT))
 
 
 def _read(path: Path) -> float:
@@ -56,9 +71,8 @@ def _read(path: Path) -> float:
         store.close()
 
 
-def _killed(name: str, url: str, path: Path) -> None:
-    command = [sys.executable, "-m", "bench.rows.killed", name, url, str(path)]
-    ended = subprocess.run(command, check=False, cwd=ROOT, capture_output=True, text=True)
+def _killed(python: str, module: str, *args: str) -> None:
+    ended = subprocess.run([python, "-m", module, *args], check=False, cwd=ROOT, capture_output=True, text=True)
     assert ended.returncode == -signal.SIGKILL, ended.stderr
 
 

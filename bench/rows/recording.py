@@ -13,9 +13,9 @@ from bench.agents import answer, ask, conversations, in_full, opened
 from bench.clients import Talk
 from bench.context import Context
 from bench.figures import Figure, Found, Peer, beside
-from bench.peers import cassettes
+from bench.peers import cassettes, tapes
 from bench.rows.machine import syncing
-from bench.timing import Batch, Sample, by_turns
+from bench.timing import Batch, Sample, Subject, by_turns
 
 _TARGET_MS = 0.20
 _BATCH = 40
@@ -187,7 +187,7 @@ def _through_the_client(context: Context, found: Found) -> None:
 
 def _subjects(
     context: Context, session: RecordSession, kind: Callable[..., Talk], url: str, count: int
-) -> dict[str, Batch | None]:
+) -> dict[str, Subject]:
     bare, ours, theirs = clients.bare(url), clients.wrapped(url), clients.bare(url)
     series = iter(range(1000, 10**9, 1000))
 
@@ -204,14 +204,21 @@ def _subjects(
             return None
         return lambda: recorder.record(context.path("cassette"), lambda: kind(count, next(series)).by(theirs))
 
-    return {"bare": lambda: kind(count, next(series)).by(bare), "loupe": recorded} | {
-        name: by_peer(name) for name in cassettes.LABELS
+    asked, folder = context.written("requests", kind(count).requests), str(context.path("tapes"))
+    return {
+        "bare": lambda: kind(count, next(series)).by(bare),
+        "loupe": recorded,
+        **{name: by_peer(name) for name in cassettes.LABELS},
+        **context.parts((tapes.BARE, *tapes.KEEPING), "bench.peers.tapes:calls", url, folder, asked, peer=tapes.PEER),
     }
 
 
 def _told(found: Found, name: str, taken: dict[str, Sample]) -> None:
     base = taken["bare"]
     peers = [beside(label, taken, key, lambda one: one.ms - base.ms) for key, label in cassettes.LABELS.items()]
+    peers += [
+        beside(label, taken, key, lambda one: one.ms - taken[tapes.BARE].ms) for key, label in tapes.KEEPING.items()
+    ]
     found.figures.append(
         Figure(
             row="recording",
@@ -220,8 +227,13 @@ def _told(found: Found, name: str, taken: dict[str, Sample]) -> None:
             measured=taken["loupe"].ms - base.ms,
             median=(taken["loupe"].median - base.median) * 1e3,
             target=_TARGET_MS,
-            peers=(*peers, Peer("the call itself, bare SDK on loopback", base.ms)),
-            note="vcrpy and cassetter write their file once, at the end; agent-rewind writes a line a call; neither takes secrets "
-            "out of texts, shares bodies or chains what it keeps",
+            peers=(
+                *peers,
+                Peer("the call itself, bare SDK on loopback", base.ms),
+                beside("the call itself in the Python of tracefork", taken, tapes.BARE, lambda one: one.ms),
+            ),
+            note="vcrpy, cassetter and tracefork write their file once, at the end; agent-rewind writes a line a call, and "
+            "tracefork's checkpoint commits each; none takes secrets out of texts by itself, shares bodies of a conversation or "
+            "chains what it keeps; tracefork is held against the bare SDK in its own, newer Python",
         )
     )

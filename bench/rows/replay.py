@@ -9,11 +9,10 @@ from agentloupe.ports.recording import Recording
 from agentloupe.verbs.instrument import as_agent
 from agentloupe.verbs.replaying import Wishes, open_tape, run_replayed
 from bench.agents import plain_calls, recorded, tool_calls
-from bench.aside import Aside
 from bench.context import Context
 from bench.figures import Figure, Found, Peer, beside
 from bench.peers.temporal import EVENTS_A_CALL
-from bench.timing import Batch, Sample, by_turns
+from bench.timing import Batch, Sample, Subject, by_turns
 
 SIZES = (100, 1000, 10_000)
 _AS_PEERS = 1000
@@ -43,7 +42,7 @@ def replaying(tape: Tape, agent: Callable[..., object], calls: int, least: int =
     return batch
 
 
-def _peers(context: Context) -> dict[str, Batch | Aside | None]:
+def _peers(context: Context) -> dict[str, Subject]:
     calls = context.size(_ACTIVITIES, 20)
     return {
         "sandbox": context.aside("bench.peers.temporal:replaying", calls, True),
@@ -66,7 +65,7 @@ def measure(context: Context) -> Found:
     found = Found()
     store = context.store("replay")
     sizes = SIZES if context.scale >= 1 else SIZES[:2]
-    batches: dict[str, Batch | Aside | None] = _peers(context)
+    batches = _peers(context)
     for size in sizes:
         run = recorded(store, plain_calls, size)
         batches[f"plain {size}"] = replaying(tape_of(store.recording(run)), plain_calls, size, context.size(1000, 100))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
+import subprocess
 from pathlib import Path
 
 import orjson
@@ -10,9 +12,10 @@ import zstandard
 
 from agentloupe.store.sqlite import SqliteStore
 from bench.agents import MODEL, answer, ask, conversations, recorded
+from bench.aside import ROOT, python_of
 from bench.context import Context
 from bench.figures import Figure, Found, Peer
-from bench.peers import Absent, saver
+from bench.peers import Absent, saver, tapes
 
 _STEPS = 300
 _AN_EVENT = 1024
@@ -54,6 +57,18 @@ def _saved(context: Context) -> Peer:
         return Peer(name, None)
 
 
+def _taped(context: Context) -> list[Peer]:
+    """The same calls, recorded where the OpenAI client sends them."""
+    try:
+        python = python_of(tapes.PEER)
+    except Absent:
+        return [Peer(label, None) for label in tapes.KEEPING.values()]
+    exchanges = ((request, answer(512, i)) for i, request in enumerate(conversations(_STEPS, most=10**9)))
+    given, folder = context.written("exchanges", list(exchanges)), str(context.path("tapes"))
+    sizes = json.loads(subprocess.check_output([python, "-m", tapes.__name__, "stored", folder, given], cwd=ROOT))
+    return [Peer(label, sizes[keeping] / 1e3) for keeping, label in tapes.KEEPING.items()]
+
+
 def measure(context: Context) -> Found:
     """The file, and what lies in it."""
     store, empty = context.store("space"), context.store("empty")
@@ -75,6 +90,7 @@ def measure(context: Context) -> Found:
                 Peer("unique bodies, zstd 3", bodies / 1e3),
                 Peer("every request kept whole, as JSON", whole / 1e3),
                 _saved(context),
+                *_taped(context),
             ),
             note=f"target: unique bodies at zstd level 3 + 1 KB for each of {events:,} events; an empty file has {before / 1e3:.0f} KB",
         )

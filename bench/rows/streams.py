@@ -12,10 +12,11 @@ from bench import clients
 from bench.agents import MODEL, opened
 from bench.context import Context
 from bench.figures import Figure, Found, Peer, beside
-from bench.peers import cassettes
-from bench.timing import Batch, by_turns
+from bench.peers import cassettes, tapes
+from bench.timing import Batch, Subject, by_turns
 
 _CHUNKS = 100
+_SLOW = 20
 _PEERS = {
     "vcrpy": ", which reads to the end first",
     "cassetter": ", which reads to the end first",
@@ -37,22 +38,25 @@ def measure(context: Context) -> Found:
             session.recorder._book.check()  # what was committed goes into the database now, not beside what comes next
             return count
 
-        _first_chunk(context, found, bare, ours, theirs, recorded)
+        _first_chunk(context, found, url, bare, ours, theirs, recorded)
         _each_chunk(context, found, bare, ours, recorded)
     session.finished(None)
     return found
 
 
-def _stream(client: Any, chunks: int, interval_ms: int) -> Any:
+def _request(chunks: int, interval_ms: int) -> dict[str, Any]:
     messages = [{"role": "user", "content": "hello"}]
-    return client.chat.completions.create(
-        model=MODEL, messages=messages, stream=True, max_tokens=chunks, seed=interval_ms
-    )
+    return {"model": MODEL, "messages": messages, "stream": True, "max_tokens": chunks, "seed": interval_ms}
+
+
+def _stream(client: Any, chunks: int, interval_ms: int) -> Any:
+    return client.chat.completions.create(**_request(chunks, interval_ms))
 
 
 def _first_chunk(
     context: Context,
     found: Found,
+    url: str,
     bare: Any,
     ours: Any,
     theirs: Any,
@@ -67,7 +71,7 @@ def _first_chunk(
     def once(client: Any, name: str) -> Batch:
         def batch() -> int:
             began = time.perf_counter()
-            stream = _stream(client, 20, _INTERVAL_MS)
+            stream = _stream(client, _SLOW, _INTERVAL_MS)
             next(iter(stream))
             waited[name].append((time.perf_counter() - began) * 1e3)
             for _ in stream:
@@ -76,8 +80,20 @@ def _first_chunk(
 
         return batch
 
-    batches: dict[str, Batch | None] = {"bare": once(bare, "bare"), "loupe": lambda: recorded(once(ours, "loupe"))}
-    by_turns(batches | {name: by_peer(name) for name in _PEERS}, context.turns(5))
+    subjects: dict[str, Subject] = {
+        "bare": once(bare, "bare"),
+        "loupe": lambda: recorded(once(ours, "loupe")),
+        **{name: by_peer(name) for name in _PEERS},
+        **context.parts(
+            (tapes.BARE, tapes.STREAMED),
+            "bench.peers.tapes:streams",
+            url,
+            str(context.path("tapes")),
+            _request(_SLOW, _INTERVAL_MS),
+            peer=tapes.PEER,
+        ),
+    }
+    taken = by_turns(subjects, context.turns(5))
     least = {name: min(times) for name, times in waited.items()}
     middle = {name: sorted(times)[len(times) // 2] for name, times in waited.items()}
     found.figures.append(
@@ -94,9 +110,15 @@ def _first_chunk(
                     beside(f"added by {name}{how}", least, name, lambda ms: ms - least["bare"])
                     for name, how in _PEERS.items()
                 ),
+                beside(
+                    "added by tracefork, which reads to the end first",
+                    taken,
+                    tapes.STREAMED,
+                    lambda one: one.ms - taken[tapes.BARE].ms,
+                ),
             ),
             paces=False,
-            note=f"20 chunks, one every {_INTERVAL_MS} ms; target: one interval; by the wall clock",
+            note=f"{_SLOW} chunks, one every {_INTERVAL_MS} ms; target: one interval; by the wall clock",
         )
     )
 

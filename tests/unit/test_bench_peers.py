@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from bench import clients
+from bench import apart, aside, clients
 from bench.aside import Aside
 from bench.context import Context
-from bench.peers import Absent, cassettes, rewound, servers
+from bench.peers import Absent, cassettes, rewound, servers, tapes
 from bench.timing import by_turns
 
 MODULES = {"vcrpy": "vcr", "cassetter": "cassetter", "agent-rewind": "rewind"}
@@ -23,6 +23,14 @@ def needs(module: str) -> None:
     """Skips, visibly, where it is not installed."""
     if find_spec(module) is None:
         pytest.skip(f"{module} is not installed: `make bench` installs it")
+
+
+def needs_environment(peer: str) -> None:
+    """Skips, visibly, where a peer has none."""
+    try:
+        aside.python_of(peer)
+    except Absent:
+        pytest.skip(f"{peer} has no environment: `make bench` makes it where Python 3.12 or newer is")
 
 
 @pytest.fixture(scope="module")
@@ -60,13 +68,53 @@ def test_a_peer_is_measured_in_a_process_of_its_own(
     tmp_path: Path, module: str, what: str, args: tuple[object, ...]
 ) -> None:
     needs(module)
-    aside = Aside(what, *(str(tmp_path / "peer") if arg == "PATH" else arg for arg in args))
+    peer = Aside(what, *(str(tmp_path / "peer") if arg == "PATH" else arg for arg in args))
     try:
-        cpu, wall = aside.timed()
+        cpu, wall = peer.timed()
     finally:
-        aside.close()
+        peer.close()
     assert cpu > 0
     assert wall > 0
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(
+    ("what", "names"),
+    [
+        ("calls", (tapes.BARE, tapes.CANNED, tapes.REPLAYED, *tapes.KEEPING)),
+        ("forks", (tapes.CANNED, tapes.FORKED)),
+        ("streams", (tapes.BARE, tapes.STREAMED)),
+    ],
+)
+def test_tracefork_is_measured_in_its_own_python(tmp_path: Path, url: str, what: str, names: tuple[str, ...]) -> None:
+    needs_environment(tapes.PEER)
+    context = Context(tmp_path)
+    asked = clients.short(3).requests
+    stream = {**asked[0], "stream": True, "max_tokens": 3, "seed": 0}
+    given = stream if what == "streams" else context.written("asked", asked)
+    words = f"{tapes.__name__}:{what}", url, str(tmp_path / what), given
+    try:
+        taken = by_turns(context.parts(names, *words, peer=tapes.PEER), 1)
+    finally:
+        context.close()
+    assert set(taken) == set(names)
+    assert all(one.least > 0 for one in taken.values())
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_what_tracefork_keeps_is_read_from_its_files(tmp_path: Path) -> None:
+    needs_environment(tapes.PEER)
+    told = {row: apart.measured_here(row, 0.01, 1).figures[0] for row in ("killed", "space")}
+    kept = {row: {peer.name: peer.value for peer in figure.peers} for row, figure in told.items()}
+    assert [kept["killed"][label] for label in tapes.KEEPING.values()] == [0, 20]
+    whole = kept["space"]["every request kept whole, as JSON"]
+    saved, checkpoint = (kept["space"][label] for label in tapes.KEEPING.values())
+    assert whole is not None
+    assert saved is not None
+    assert checkpoint is not None
+    assert told["space"].measured < saved < whole < checkpoint
 
 
 def test_a_fork_of_agent_rewind_asks_the_model_once(tmp_path: Path) -> None:
@@ -81,8 +129,36 @@ def test_what_is_not_installed_is_left_out(tmp_path: Path) -> None:
     context = Context(tmp_path)
     absent = context.aside("bench.peers:load", "no_such_module")
     assert absent is None
+    with pytest.raises(Absent, match="no-such-peer"):
+        aside.python_of("no-such-peer")
+    assert context.parts(("one", "two"), "bench.peers:load", "json", peer="no-such-peer") == {"one": None, "two": None}
     assert set(by_turns({"here": lambda: 1, "absent": absent}, 1)) == {"here"}
     context.close()
+
+
+def test_several_subjects_share_a_process_and_may_time_themselves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "several.py").write_text(
+        "import contextlib\n"
+        "@contextlib.contextmanager\n"
+        "def subjects(calls):\n"
+        "    yield {'counted': lambda: calls, 'timed': lambda: 1e6}\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(aside, "PEERS", tmp_path)
+    (tmp_path / "here" / "bin").mkdir(parents=True)
+    (tmp_path / "here" / "bin" / "python").symlink_to(sys.executable)
+    with pytest.raises(Absent):  # it was not installed to its end
+        aside.python_of("here")
+    (tmp_path / "here" / ".ready").touch()
+    context = Context(tmp_path)
+    try:
+        taken = by_turns(context.parts(("counted", "timed"), "several:subjects", 3, peer="here"), 1)
+    finally:
+        context.close()
+    assert taken["counted"].least < 1e6
+    assert taken["timed"].least == taken["timed"].wall == 1e6
 
 
 def test_what_goes_wrong_aside_is_told() -> None:
