@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from agentloupe.providers.sse import objects_in
+from agentloupe.providers.assembling import objects_in
 from tests.support import shared_folder
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # safe both; the other one takes seconds

@@ -32,6 +32,7 @@ from agentloupe.verbs.exchange import export_run
 from agentloupe.verbs.instrument import as_agent
 from agentloupe.verbs.ledger import export_ledger
 from agentloupe.words.canonical import Json, digest_bytes
+from tests.bedrock_support import KIND, claude, nova
 
 HERE: Final = Path(__file__).resolve().parent
 MANIFEST: Final = "MANIFEST.json"
@@ -91,11 +92,24 @@ def _events(told: dict[str, Any], usage: dict[str, int]) -> Iterator[bytes]:
         yield f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode()
 
 
+def _bedrock(path: str) -> HttpReply:
+    """Bedrock's frames, and a whole answer."""
+    if path.endswith("/invoke"):
+        usage = {"input_tokens": 12, "output_tokens": 7}
+        text = {"type": "text", "text": "All at once."}
+        return json_reply({"type": "message", "role": "assistant", "content": [text], "usage": usage})
+    parts = ["Frame ", "by ", "frame."]
+    frames = claude(parts, arguments=['{"item": ', '"pen"}']) if "invoke" in path else nova(parts)
+    return HttpReply(200, iter(frames), {"content-type": KIND})
+
+
 def answering() -> Callable[[HttpRequest], HttpReply]:
-    """The whole model: chat completions and messages."""
+    """The whole model: chat completions, messages and Bedrock."""
     chat = ScriptedModel(rule)
 
     def app(request: HttpRequest) -> HttpReply:
+        if request.path.startswith("/model/"):
+            return _bedrock(request.path)
         return _messages(json.loads(request.body)) if request.path == "/v1/messages" else chat.app(request)
 
     return app
@@ -129,6 +143,7 @@ WANTED: Final[dict[str, Wanted]] = {
     "yielding": Wanted("yielding", (3,)),
     "plain-http": Wanted("plain_http"),
     "charges": Wanted("charges", (["pen", "ink", "nib"],)),
+    "bedrock": Wanted("bedrock", ("frame by frame?",)),
 }
 
 

@@ -20,9 +20,8 @@ from agentloupe.engine.replayer import Replayer
 from agentloupe.engine.tape import read_tape
 from agentloupe.ports import ambient
 from agentloupe.ports.streams import pieces_of
-from agentloupe.providers.assembling import assembled, is_done
+from agentloupe.providers.assembling import assembled, is_done, objects_in
 from agentloupe.providers.loopback import HttpReply, HttpRequest, serve
-from agentloupe.providers.sse import objects_in
 from tests.real_streams import RealStream, in_odd_cuts, real_streams
 from tests.stream_support import http_client
 

@@ -56,13 +56,14 @@ def tokens_of(usage: Json) -> Tokens | None:
     """Reads a usage object as providers send it; `None` if it does not say how much was used.
 
     - Anthropic messages: `input_tokens` stands beside `cache_read_input_tokens` and `cache_creation_input_tokens`.
+    - Converse of Bedrock the same: `inputTokens` beside `cacheReadInputTokens` and `cacheWriteInputTokens`.
     - OpenAI chat completions and responses: `prompt_tokens` / `input_tokens` include the cached part of their details.
     - Reasoning is inside `completion_tokens`, unless the total shows that a provider counts it beside.
     """
     if not isinstance(usage, dict):
         return None
-    given = _count(usage, "prompt_tokens", "input_tokens")
-    output = _count(usage, "completion_tokens", "output_tokens")
+    given = _count(usage, "prompt_tokens", "input_tokens", "inputTokens")
+    output = _count(usage, "completion_tokens", "output_tokens", "outputTokens")
     whole = _count(usage, "total_tokens")
     if given is not None and output is None and whole == given:
         output = 0
@@ -71,9 +72,9 @@ def tokens_of(usage: Json) -> Tokens | None:
     details_in = _details(usage, "prompt_tokens_details", "input_tokens_details")
     details_out = _details(usage, "completion_tokens_details", "output_tokens_details")
     audio_in, audio_out = _count(details_in, "audio_tokens") or 0, _count(details_out, "audio_tokens") or 0
-    if "cache_read_input_tokens" in usage or "cache_creation_input_tokens" in usage:
-        cached = _count(usage, "cache_read_input_tokens") or 0
-        written = _count(usage, "cache_creation_input_tokens") or 0
+    if not _BESIDE.isdisjoint(usage):
+        cached = _count(usage, "cache_read_input_tokens", "cacheReadInputTokens") or 0
+        written = _count(usage, "cache_creation_input_tokens", "cacheWriteInputTokens") or 0
         return Tokens(given, output, cached, written)
     reasoning = _count(details_out, "reasoning_tokens") or 0
     if reasoning and whole == given + output + reasoning:
@@ -82,6 +83,12 @@ def tokens_of(usage: Json) -> Tokens | None:
     if cached is None:
         cached = _count(usage, "prompt_cache_hit_tokens", "cached_tokens") or 0
     return Tokens(max(given - cached, 0), output, min(cached, given), audio_in=audio_in, audio_out=audio_out)
+
+
+_BESIDE = frozenset(
+    {"cache_read_input_tokens", "cache_creation_input_tokens", "cacheReadInputTokens", "cacheWriteInputTokens"}
+)
+"""Counts of tokens that stand beside those of the input, and are no part of them."""
 
 
 def _count(usage: Mapping[str, Json], *names: str) -> int | None:

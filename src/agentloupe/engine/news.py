@@ -359,7 +359,9 @@ def text_of(value: Json) -> bytes:
 
 _HOW_IT_COMES = frozenset({"stream", "stream_options"})
 """Members that say how an answer is to come, not what is asked."""
-_ID_NAMES = frozenset({"id", "tool_call_id", "call_id", "tool_use_id"})
+_ID_NAMES = frozenset({"id", "tool_call_id", "call_id", "tool_use_id", "toolUseId"})
+_HOLD_IDS = frozenset({"toolUse", "toolResult"})
+"""Members of a part that are objects with an id of a call."""
 
 
 def without_ids(item: Json) -> Json:
@@ -375,7 +377,9 @@ def without_ids(item: Json) -> Json:
 
 
 def _bare(part: Json) -> Json:
-    return {k: v for k, v in part.items() if k not in _ID_NAMES} if isinstance(part, dict) else part
+    if not isinstance(part, dict):
+        return part
+    return {k: _bare(v) if k in _HOLD_IDS else v for k, v in part.items() if k not in _ID_NAMES}
 
 
 def _is_new(item: bytes, there: Counter[bytes]) -> bool:

@@ -1,7 +1,7 @@
 """What a fork changes, and how the change gets into a request. What is not overridden is sent exactly as recorded.
 
 `compile_overrides` turns overrides into guarded edits of step N's request (see `edits`); the very same edits are then
-applied to N and to later requests. Four forms of request are known, see `dialects.form_of`.
+applied to N and to later requests. Five forms of request are known, see `dialects.form_of`.
 """
 
 from __future__ import annotations
@@ -99,12 +99,17 @@ NO_OVERRIDES = Overrides()
 PARAMETERS = ("model", "temperature", "top_p", "seed", "max_tokens", "tool_choice", "response_format")
 
 _ALIASES: Mapping[str, tuple[str, ...]] = {
-    "max_tokens": ("max_tokens", "max_completion_tokens", "max_output_tokens", "generationConfig.maxOutputTokens"),
-    "temperature": ("temperature", "generationConfig.temperature"),
-    "top_p": ("top_p", "generationConfig.topP"),
+    "max_tokens": (
+        *("max_tokens", "max_completion_tokens", "max_output_tokens"),
+        *("generationConfig.maxOutputTokens", "inferenceConfig.maxTokens"),
+    ),
+    "temperature": ("temperature", "generationConfig.temperature", "inferenceConfig.temperature"),
+    "top_p": ("top_p", "generationConfig.topP", "inferenceConfig.topP"),
     "seed": ("seed", "generationConfig.seed"),
 }
-_MAX_TOKENS: Mapping[Form, int] = {"chat": 0, "anthropic": 0, "responses": 2, "gemini": 3}
+_MAX_TOKENS: Mapping[Form, int] = {"chat": 0, "anthropic": 0, "responses": 2}
+_CONFIGS: Mapping[Form, str] = {"gemini": "generationConfig", "converse": "inferenceConfig"}
+"""The member of a request that holds its parameters, where they do not stand in the request itself."""
 
 KNOWN_FIELDS = frozenset(
     [
@@ -156,6 +161,9 @@ KNOWN_FIELDS = frozenset(
         "generationConfig",
         "safetySettings",
         "toolConfig",
+        "inferenceConfig",
+        "additionalModelRequestFields",
+        "guardrailConfig",
         "min_p",
         "repetition_penalty",
         "prompt_cache_key",
@@ -208,8 +216,8 @@ def _parameter_path(name: str, request: Mapping[str, Json], form: Form) -> Path:
     for path in known:
         if value_at(dict(request), path) is not ABSENT:
             return path
-    if form == "gemini":
-        return known[-1]
+    if form in _CONFIGS:
+        return next((path for path in known if path[0] == _CONFIGS[form]), known[0])
     return known[_MAX_TOKENS[form]] if name == "max_tokens" else known[0]
 
 
@@ -260,6 +268,7 @@ _SYSTEM_EDITS: Mapping[Form, Callable[[str, Mapping[str, Json]], Edit]] = {
     "anthropic": _in_system,
     "responses": _in_instructions,
     "gemini": _in_system_instruction,
+    "converse": lambda prompt, request: _set(("system",), [{"text": prompt}], request),
 }
 
 

@@ -19,7 +19,7 @@ from agentloupe.engine.book import Book
 from agentloupe.engine.covering import MOST_NOTES, Covered, unrecordable_in, what_is_lost
 from agentloupe.engine.privacy import Rules, Scrubbed, by_name, by_position, nothing_new_in, scrub, scrub_text
 from agentloupe.engine.raised import error_name, says_nothing, status_of
-from agentloupe.engine.streaming import Arriving, facts_of_stream, status_of_stream
+from agentloupe.engine.streaming import Arriving, clean_body, facts_of_stream, status_of_stream
 from agentloupe.engine.toolwatch import SeenResult, ToolWatch
 from agentloupe.engine.turn import Again, Turn, TurnAgain
 from agentloupe.ports import ambient, codecs
@@ -246,6 +246,12 @@ class Recorder:
             attrs["removed_from_stream"] = list[Json](arriving.removed)
         if arriving.withheld:
             self._withheld(f"stream of {turn.call.name}", "parts")
+        if arriving.unread:
+            attrs["unread_bytes"] = arriving.unread
+            note = f"stream of {turn.call.name}: {arriving.unread} bytes are no messages (a wrong checksum or length)"
+            self._covered.lower(
+                "full", f"{note}: kept as they came, looked through for secrets as far as they can be read"
+            )
         return rest
 
     def _ended(self, turn: Turn, perform: Perform, streamed: Streamed) -> None:
@@ -648,7 +654,11 @@ class Recorder:
             named = self._scrubbed({call.name: output}, f"variable {call.name}")
             value = next(iter(named.value.values())) if isinstance(named.value, dict) else None
             return Scrubbed(value, ("$",) if named.removed else ())
-        return Scrubbed(output) if call.kind in _PLAIN_READS else self._scrubbed(output, f"result of {call.name}")
+        if call.kind in _PLAIN_READS:
+            return Scrubbed(output)
+        body = clean_body(output, self.rules)
+        clean = self._scrubbed(body, f"result of {call.name}")
+        return clean if body is output else clean._replace(removed=("$.body", *clean.removed))
 
     def _clean_attrs(self, attrs: Attrs) -> Attrs:
         """Facts known before a call, without secrets; the very same when there are none. Most calls say the same."""

@@ -113,6 +113,7 @@ class Replayer:
             if self.ruling.ended:
                 raise self.strayed(f"{call.kind} {call.name}", caller())
             where = place()
+            call = self._as_recorded(call, self._lane(where.lane).next())
             given = by_position(self.settings.scrub(by_name(call.input, call.parameters)), call.parameters)
             call = named(call, self.settings.scrub)
             key = key_of(call.kind, call.name, given)
@@ -354,6 +355,13 @@ class Replayer:
             ambiguous = partial(self.schedule.mark, "ambiguous", {})
             lane = self._lanes[path] = cursor_of(self.tape, path, ambiguous)
         return lane
+
+    def _as_recorded(self, call: Call, recorded: RecordedCall | None) -> Call:
+        """The call as this recording has it, where that is older than what such a call is called now."""
+        if call.formerly is None or recorded is None or (recorded.kind, recorded.name) != call.formerly[:2]:
+            return call
+        kind, name, given = call.formerly
+        return replace(call, kind=kind, name=name, input=given)
 
     def _agree(self, recorded: RecordedCall, call: Call, key: str) -> bool:
         if recorded.kind != call.kind or recorded.name != call.name:

@@ -2,10 +2,11 @@ r"""How a streamed body is framed: the bytes of a stream as records, each with t
 
     frames = Frames()
     frames.feed(b'data: {"a": 1}\n')     # []: the event is not over
-    frames.feed(b'\n')                    # [Frame(start=0, end=16, at=6, to=14, text='{"a": 1}')]
+    frames.feed(b'\n')                    # [Frame(start=0, end=16, at=6, to=14, text='{"a": 1}', kind='events')]
 
-Three framings are told apart by the first line: server-sent events, lines of JSON, and none (`plain`). Frames lie side by
-side and hold every byte. Bytes that are no UTF-8 are kept as lone surrogates.
+Four framings are told apart by how a stream begins: server-sent events, lines of JSON, messages with their length
+(`words.eventstream`), and none (`plain`). Frames lie side by side and hold every byte. Bytes that are no UTF-8 are kept as
+lone surrogates. Where something stands that is no message, the rest of the stream is plain.
 """
 
 from __future__ import annotations
@@ -14,26 +15,16 @@ import codecs
 import re
 from typing import Literal, NamedTuple
 
+from agentloupe.words.eventstream import as_bytes, as_text, is_right, message_in, size_at
 from agentloupe.words.jsontext import loads
 
-__all__ = ["Frame", "Frames", "as_bytes", "as_text"]
+__all__ = ["Frame", "Frames", "Kind"]
+
+Kind = Literal["", "events", "lines", "messages", "plain"]
 
 _LINE_END = re.compile(rb"\r\n|\n|\r(?!\Z)")  # a \r at the very end may be half of \r\n
 _FIELD = re.compile(rb"(?:data|event|id|retry)\s*:|:")
 _BOM = b"\xef\xbb\xbf"
-
-
-def as_text(content: bytes) -> str:
-    """Bytes as text; what is no UTF-8 as lone surrogates, so that nothing is lost."""
-    return content.decode("utf-8", "surrogateescape")
-
-
-def as_bytes(text: str) -> bytes:
-    """The reverse of `as_text`; surrogates that stand for no byte (from JSON escapes) become `?`."""
-    try:
-        return text.encode("utf-8", "surrogateescape")
-    except UnicodeEncodeError:
-        return text.encode("utf-8", "replace")
 
 
 class Frame(NamedTuple):
@@ -43,7 +34,8 @@ class Frame(NamedTuple):
         start, end: its bytes, counted from the beginning of the stream.
         at, to: the bytes in it that say something (the data of an event, the line).
         text: what they say; the data of several lines joined.
-        about: the rest of an event as text (its name, its id, comments).
+        about: the rest of an event as text (its name, its id, comments), or of a message.
+        kind: how this one is framed.
     """
 
     start: int
@@ -52,13 +44,23 @@ class Frame(NamedTuple):
     to: int
     text: str
     about: str = ""
+    kind: Kind = "plain"
 
 
 class Frames:
-    """Cuts a stream into frames as it comes. `kind` is known from the first whole line on."""
+    """Cuts a stream into frames as it comes. `kind` is known from the first whole line, or the first message, on.
 
-    def __init__(self) -> None:
-        self.kind: Literal["", "events", "lines", "plain"] = ""
+    Args:
+        messages: whether its head says that it is one of messages.
+
+    Attributes:
+        unread: the byte from which on no client reads messages: a checksum or a length is wrong there.
+    """
+
+    def __init__(self, *, messages: bool = False) -> None:
+        self.kind: Kind = ""
+        self.unread: int | None = None
+        self._said = messages
         self._held = bytearray()
         self._base = 0  # place of the first held byte in the stream
         self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
@@ -68,16 +70,30 @@ class Frames:
         self._held += content
         if not self.kind:
             self._look()
-        return self._plain() if self.kind == "plain" else self._whole(last=False) if self.kind else []
+        return self._framed(last=False) if self.kind else []
 
     def end(self) -> list[Frame]:
         """The frames that are left."""
         if not self.kind:
             self._look(last=True)
-        return self._plain(last=True) if self.kind == "plain" else self._whole(last=True)
+        return self._framed(last=True)
+
+    def _framed(self, *, last: bool) -> list[Frame]:
+        made = self._messages(last=last) if self.kind == "messages" else []
+        if self.kind == "plain":
+            return [*made, *self._plain(last=last)]
+        return made if self.kind == "messages" else self._whole(last=last)
 
     def _look(self, *, last: bool = False) -> None:
-        """Finds out the framing, as soon as there is a line that says something."""
+        """Finds out the framing, as soon as there is a line that says something, or the beginning of a message."""
+        size = size_at(self._held, 0)
+        if size:
+            self.kind = "messages"
+            return
+        if size is None and not last and (self._said or self._held.startswith(b"\0")):
+            return
+        if size == 0 and self._said:
+            self.unread = 0
         head = bytes(self._held).removeprefix(_BOM).lstrip(b"\r\n")
         end = _LINE_END.search(head)
         line = head if end is None else head[: end.start()]
@@ -87,6 +103,26 @@ class Frames:
             self.kind = "lines" if _is_json(line) else "plain"
         elif last or end is not None or (line and line.lstrip()[:1] not in _MAY_BE_FRAMED):
             self.kind = "plain"
+
+    def _messages(self, *, last: bool) -> list[Frame]:
+        """Messages that are complete; at the end also the one that is cut."""
+        made: list[Frame] = []
+        held, at = self._held, 0
+        while (size := size_at(held, at)) and (at + size <= len(held) or last):
+            one, start = bytes(held[at : at + size]), self._base + at
+            if self.unread is None and len(one) == size and not is_right(one):
+                self.unread = start
+            said = message_in(one)
+            end = start + len(one)
+            made.append(Frame(start, end, start, end, said.text, said.about, "messages"))
+            at += len(one)
+        del held[:at]
+        self._base += at
+        if size == 0 and self.unread is None:
+            self.unread = self._base
+        if size == 0 or last:
+            self.kind = "plain"
+        return made
 
     def _whole(self, *, last: bool) -> list[Frame]:
         """Events or lines that are complete; at the end also the one that is not."""
@@ -116,7 +152,7 @@ class Frames:
         text = as_text(b"\n".join(held[a:b] for a, b in spans))
         first, to = (spans[0][0], spans[-1][1]) if spans else (end, end)
         about = as_text(held[start:first] + held[to:end]) if self.kind == "events" else ""
-        return Frame(base + start, base + end, base + first, base + to, text, about)
+        return Frame(base + start, base + end, base + first, base + to, text, about, self.kind)
 
     def _plain(self, *, last: bool = False) -> list[Frame]:
         text = self._decoder.decode(bytes(self._held), last)

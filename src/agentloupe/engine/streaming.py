@@ -8,8 +8,10 @@ from agentloupe.ports.codecs import encode
 from agentloupe.ports.streams import How, Piece, Streamed, pieces_wire
 from agentloupe.words.call import OutcomeStatus
 from agentloupe.words.canonical import Json
+from agentloupe.words.eventstream import MEDIA_TYPE
+from agentloupe.words.exchange import STREAMS, body_members, content_of, header_of, is_exchange, media_type
 
-__all__ = ["Arriving", "facts_of_stream", "status_of_stream"]
+__all__ = ["Arriving", "clean_body", "facts_of_stream", "status_of_stream"]
 
 _STATUS: dict[How, OutcomeStatus] = {
     "complete": "ok",
@@ -32,7 +34,8 @@ class Arriving:
 
     def __init__(self, head: Json, rules: Rules) -> None:
         self.seen = Streamed(head)
-        self._scrubber = StreamScrubber(rules)
+        said = header_of(head, "content-type") if isinstance(head, dict) else None
+        self._scrubber = StreamScrubber(rules, messages=media_type(said) == MEDIA_TYPE)
         self._held: list[Piece] = []
 
     def add(self, piece: Piece) -> bool:
@@ -58,6 +61,29 @@ class Arriving:
     def withheld(self) -> bool:
         """Whether a rule failed, so that something was withheld."""
         return self._scrubber.withheld
+
+    @property
+    def unread(self) -> int:
+        """How many bytes at the end stand where messages should and no client reads any."""
+        return self._scrubber.unread
+
+
+def clean_body(output: Json, rules: Rules) -> Json:
+    """A whole answer that is a stream's, without secrets that are cut over its records; anything else is the very same."""
+    if not isinstance(output, dict) or not is_exchange(output):
+        return output
+    said = media_type(header_of(output, "content-type"))
+    if said not in STREAMS:
+        return output
+    try:
+        content = content_of(output)
+    except ValueError:
+        return output
+    scrubber = StreamScrubber(rules, messages=said == MEDIA_TYPE)
+    clean = b"".join(data for _, data in (*scrubber.feed([(0.0, content)]), *scrubber.end()))
+    if clean == content:
+        return output
+    return {**{name: value for name, value in output.items() if name not in ("text", "base64")}, **body_members(clean)}
 
 
 def status_of_stream(streamed: Streamed) -> OutcomeStatus:

@@ -25,8 +25,9 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from agentloupe.engine.credentials import FIRST_WORDS, field_rule, mark, words_in
 from agentloupe.engine.scrubber import Found, Scrubber, dumps_like, is_opaque, shown
-from agentloupe.engine.streamframes import Frame, Frames, as_bytes, as_text
+from agentloupe.engine.streamframes import Frame, Frames
 from agentloupe.engine.streamshapes import Key, Part, Path, Shapes
+from agentloupe.words.eventstream import as_bytes, as_text, respelt
 from agentloupe.words.jsontext import Json, loads
 
 if TYPE_CHECKING:
@@ -37,12 +38,15 @@ __all__ = ["Pieces", "StreamScrubber"]
 Pieces = Sequence[tuple[float, bytes]]
 """Bytes as they came, each with its time in milliseconds."""
 
-_IDS = ("type", "event", "index", "output_index", "content_index", "summary_index", "item_id", "choice_index")
+_IDS = (
+    *("type", "event", "index", "output_index", "content_index", "summary_index", "item_id", "choice_index"),
+    "contentBlockIndex",
+)
 """Members of a record that say which of several texts it goes on with."""
 _WHOLE = frozenset(
     {
         *("role", "type", "object", "model", "status", "name", "finish_reason", "stop_reason", "stop_sequence"),
-        *("service_tier", "system_fingerprint", "event", "obfuscation", "modelVersion", "finishReason"),
+        *("service_tier", "system_fingerprint", "event", "obfuscation", "modelVersion", "finishReason", "stopReason"),
     }
 )
 """Members that are told whole, never in parts."""
@@ -50,6 +54,10 @@ _WHOLE = frozenset(
 
 class StreamScrubber:
     """Removes credentials from one stream. Never raises; what fails inside withholds the rest of the stream.
+
+    Args:
+        rules: what to look for.
+        messages: whether the stream's head says that it is one of messages.
 
     Attributes:
         withheld: whether something was withheld because a rule, or this, failed.
@@ -60,11 +68,11 @@ class StreamScrubber:
     SILENT = 64
     """Records after which a text that did not go on is over."""
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: Rules, *, messages: bool = False) -> None:
         self.withheld = False
         self._failed = False
         self._scrubber = rules.scrubber
-        self._frames = Frames()
+        self._frames = Frames(messages=messages)
         self._shapes = None if self._scrubber.any_text else Shapes()
         self._about = ""
         self._open: dict[Key, _Channel] = {}
@@ -78,6 +86,12 @@ class StreamScrubber:
     def removed(self) -> tuple[str, ...]:
         """The places in records from which something was removed: `$.choices[0].delta.content`."""
         return tuple(self._removed)
+
+    @property
+    def unread(self) -> int:
+        """How many bytes stand where no client reads messages any more; looked through as far as that goes."""
+        at = self._frames.unread
+        return 0 if at is None else self._got - at
 
     def feed(self, pieces: Pieces) -> list[tuple[float, bytes]]:
         """The pieces, of these and earlier ones, that may be stored now, in their order."""
@@ -109,7 +123,7 @@ class StreamScrubber:
 
     def _take(self, frame: Frame) -> None:
         self._count += 1
-        unit = _Unit(frame, self._frames.kind == "events")
+        unit = _Unit(frame)
         self._units.append(unit)
         if frame.about != self._about:
             self._take_about(unit, frame.about)
@@ -117,7 +131,7 @@ class StreamScrubber:
         if known is not None:
             self._join(known.key, _Fragment(unit, known.path, known.text))
             return
-        record = _record(frame.text) if self._frames.kind != "plain" else None
+        record = _record(frame.text) if frame.kind != "plain" else None
         if record is None:
             if frame.text and frame.text != "[DONE]":
                 self._join((), _Fragment(unit, None, frame.text))
@@ -252,7 +266,6 @@ class _Unit:
     """A frame on its way: what it says (`None`: as its text does), and how many of its texts are undecided."""
 
     frame: Frame
-    in_event: bool
     record: Json = None
     changed: bool = False
     about: str = ""
@@ -269,14 +282,19 @@ class _Unit:
     def edits(self, raw: _Bytes) -> Iterator[_Edit]:
         """What is to be written in other words than it came."""
         frame = self.frame
-        if self.about_changed:
+        if frame.kind == "messages":
+            if self.changed or self.about_changed:
+                said = self._said(frame.text) if self.changed else None
+                about = self.about if self.about_changed else None
+                yield _Edit(frame.start, frame.end, respelt(raw(frame.start, frame.end), said, about))
+        elif self.about_changed:
             # Rare: an event's name or comment holds a secret. The whole event is spelt anew.
             said = self._said(frame.text) if self.changed else frame.text
             data = f"\ndata: {_on_lines(said)}" if said else ""
             yield _Edit(frame.start, frame.end, as_bytes(f"{self.about.strip()}{data}\n\n"))
         elif self.changed:
             said = self._said(as_text(raw(frame.at, frame.to)))
-            yield _Edit(frame.at, frame.to, as_bytes(_on_lines(said) if self.in_event else said))
+            yield _Edit(frame.at, frame.to, as_bytes(_on_lines(said) if frame.kind == "events" else said))
 
     def _said(self, like: str) -> str:
         if self.put_back and self.put_back[0][0] is None:

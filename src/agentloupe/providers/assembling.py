@@ -6,15 +6,23 @@ another. What came of an answer that was left, or broke, is put together the sam
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from agentloupe.ports.streams import Streamed
-from agentloupe.providers import assemble_anthropic, assemble_chat, assemble_gemini, assemble_responses
-from agentloupe.providers.sse import DONE, events_in, objects_in
+from agentloupe.providers import (
+    assemble_anthropic,
+    assemble_chat,
+    assemble_converse,
+    assemble_gemini,
+    assemble_responses,
+)
+from agentloupe.providers.sse import DONE, SseEvent, events_in
 from agentloupe.words.canonical import Json
+from agentloupe.words.eventstream import Message, messages_in, size_at
+from agentloupe.words.jsontext import dumps, parsed, quoted
 
-__all__ = ["assembled", "first_token_ms", "is_done"]
+__all__ = ["assembled", "first_token_ms", "is_done", "objects_in"]
 
 Chunk = Mapping[str, Json]
 
@@ -38,8 +46,39 @@ class _Dialect:
 
 _DIALECTS = tuple(
     _Dialect(module.speaks, module.assemble, module.last, module.says)
-    for module in (assemble_chat, assemble_responses, assemble_anthropic, assemble_gemini)
+    for module in (assemble_chat, assemble_responses, assemble_anthropic, assemble_gemini, assemble_converse)
 )
+
+
+def _events(data: bytes) -> Iterator[SseEvent]:
+    """The events of a stream: those that the server sent, or what messages say as such events."""
+    if not size_at(data, 0):
+        yield from events_in(data)
+        return
+    for message, end in messages_in(data):
+        yield SseEvent(_said(message), message.headers.get(":event-type"), end)
+
+
+def _said(message: Message) -> str:
+    """What a message says: a model's own event, an event under its name, or an error in the form of Anthropic's event."""
+    told = message.headers
+    if told.get(":message-type", "event") == "event":
+        return message.text if message.wrapped else f"{{{quoted(told.get(':event-type', ''))}:{message.text}}}"
+    try:
+        payload = parsed(message.text)
+    except ValueError:
+        payload = message.text
+    why: Json = told.get(":error-message", payload.get("message") if isinstance(payload, dict) else payload)
+    error: Json = {"type": told.get(":exception-type") or told.get(":error-code"), "message": why}
+    return dumps({"type": "error", "error": error}).decode()
+
+
+def objects_in(data: bytes) -> Iterator[dict[str, Json]]:
+    """The JSON objects among the events; what is none (a cut last event, `[DONE]`) is left out."""
+    for event in _events(data):
+        found = event.json
+        if isinstance(found, dict):
+            yield found
 
 
 def _dialect(chunks: Iterable[Chunk]) -> _Dialect | None:
@@ -55,7 +94,7 @@ def assembled(data: bytes) -> Json:
 
 def is_done(data: bytes) -> bool:
     """Whether the stream has said all that it will say."""
-    events = list(events_in(data))
+    events = list(_events(data))
     if events and events[-1].data.strip() == DONE:
         return True
     chunks = list(objects_in(data))
@@ -66,7 +105,7 @@ def is_done(data: bytes) -> bool:
 def first_token_ms(streamed: Streamed) -> float | None:
     """When the first thing came that the model made, in milliseconds since the answer opened."""
     dialect = None
-    for event in events_in(streamed.data):
+    for event in _events(streamed.data):
         chunk = event.json
         if not isinstance(chunk, dict):
             continue

@@ -17,6 +17,7 @@ from agentloupe.words.dialects import finish_reason_of, hosted_tools, server_hel
 __all__ = [
     "QUERY",
     "endpoint_of",
+    "former_name",
     "host_of",
     "names_a_model",
     "operation_of",
@@ -31,6 +32,10 @@ QUERY = "extra_query"
 """Member of a stored request that was no part of the body: what the caller put into the URL (an API version ...)."""
 _NAME = re.compile(r"[a-z]{2,16}(_[a-z]{2,16})?")
 _IN_PATH = re.compile(r"/(?:models?|deployments|engines)/([^/:]+)[/:]")
+_BEDROCK = re.compile(r"/model/(.+)/(converse|converse-stream|invoke|invoke-with-response-stream)$")
+"""A path of Bedrock; its model may hold `:` and, where it is an ARN, `/`."""
+_INVOKED = {"invoke": "invoke", "invoke-with-response-stream": "stream"}
+"""What is done at a path of Bedrock where the body has the form of its model."""
 _ASKED_WITH = frozenset({"messages", "prompt", "contents"})
 _OPERATIONS = (
     ("/chat/completions", "chat"),
@@ -65,6 +70,9 @@ _OPERATIONS = (
 def operation_of(path: str) -> str | None:
     """What a model does at this path (`chat`, `embeddings` ...); `None` where no model answers."""
     path = path.partition("?")[0].rstrip("/")
+    named = _BEDROCK.search(path)
+    if named is not None and named[2] in _INVOKED:
+        return _INVOKED[named[2]]
     return next((operation for end, operation in _OPERATIONS if path.endswith(end)), None)
 
 
@@ -77,13 +85,34 @@ def _model_of(request: Mapping[str, Json], path: str) -> str | None:
     model = request.get("model")
     if isinstance(model, str) and model:
         return model
-    named = _IN_PATH.search(path)
+    named = _named(path)
     return unquote(named[1]) if named else None
+
+
+def _named(path: str) -> re.Match[str] | None:
+    """The model in a path."""
+    return _BEDROCK.search(path) or _IN_PATH.search(path)
+
+
+def former_name(request: Mapping[str, Json], path: str) -> str | None:
+    """What older recordings call a request to Bedrock, where it is another name; empty: they hold it as none to a model.
+
+    `/invoke` was not known, and the model ended at the first `:`.
+    """
+    named = _BEDROCK.search(path)
+    if named is None:
+        return None
+    if named[2] in _INVOKED:
+        return ""
+    before = _IN_PATH.search(path)
+    if before is None or before[1] == named[1] or request.get("model"):
+        return None
+    return f"{operation_of(path)} {unquote(before[1])}"
 
 
 def with_model(path: str, model: Json) -> str | None:
     """The path with another model in it; `None` where it names none, or none is given."""
-    named = _IN_PATH.search(path)
+    named = _named(path)
     if named is None or not isinstance(model, str):
         return None
     return f"{path[: named.start(1)]}{quote(model, safe='')}{path[named.end(1) :]}"
@@ -134,8 +163,8 @@ def response_facts(response: Json) -> Attrs:
 
 def _tokens(usage: Mapping[str, Json], facts: dict[str, Json]) -> None:
     for ours, names in (
-        ("input_tokens", ("prompt_tokens", "input_tokens", "promptTokenCount")),
-        ("output_tokens", ("completion_tokens", "output_tokens", "candidatesTokenCount")),
+        ("input_tokens", ("prompt_tokens", "input_tokens", "inputTokens", "promptTokenCount")),
+        ("output_tokens", ("completion_tokens", "output_tokens", "outputTokens", "candidatesTokenCount")),
     ):
         for name in names:
             if type(count := usage.get(name)) is int:

@@ -16,7 +16,7 @@ from agentloupe.providers.exchange import facts_of
 from agentloupe.providers.httpasked import body_asked, query_asked, query_in_order, query_text
 from agentloupe.providers.httpstream import told
 from agentloupe.providers.sending import Sending, on_its_way, trace_into
-from agentloupe.words.call import Attrs, Call
+from agentloupe.words.call import Attrs, Call, Kind
 from agentloupe.words.canonical import Json
 from agentloupe.words.errors import NotRebuildable
 from agentloupe.words.jsontext import parsed
@@ -100,7 +100,15 @@ class HttpCall:
             resend=again if self._model else None,
             lost=(("$.body", "a body that can be read once"),) if self._content is None else (),
             streamed=True,
+            formerly=self._formerly(endpoint),
         )
+
+    def _formerly(self, endpoint: str) -> tuple[Kind, str, Json] | None:
+        """The call as older recordings have it, where they have another."""
+        name = chat.former_name(self._body, self._path) if self._model else None
+        if name is None:
+            return None
+        return ("llm", name, self._asked()) if name else ("other", f"{self._method} {endpoint}", self._asked_of_none())
 
     def _name(self, endpoint: str) -> str:
         if self._model and self._operation is not None:
@@ -111,6 +119,10 @@ class HttpCall:
         if self._model:
             query = _told(query_asked(self._query))
             return {**self._body, chat.QUERY: query} if query else self._body
+        return self._asked_of_none()
+
+    def _asked_of_none(self) -> dict[str, Json]:
+        """What is asked of a server that is no model's."""
         body = {} if self._content is None else body_asked(self._content, self._content_type)
         query = query_in_order(self._query)
         if _GOOGLE.search(chat.host_of(self._url)) or _GOOGLE.search(self._path):

@@ -12,17 +12,9 @@ from agentloupe.providers.assembling import assembled, first_token_ms
 from agentloupe.providers.codings import coding_of
 from agentloupe.providers.exchange import library_of
 from agentloupe.words.canonical import Json
-from agentloupe.words.exchange import exchange, header_of, headers_of
+from agentloupe.words.exchange import STREAMS, exchange, header_of, headers_of, media_type
 
 __all__ = ["head_of", "is_stream", "played", "teed", "told"]
-
-_STREAMS = (
-    "text/event-stream",
-    "application/x-ndjson",
-    "application/jsonl",
-    "application/stream+json",
-    "application/vnd.amazon.eventstream",
-)
 
 
 def is_stream(status: int, content_type: str, *, asked: bool) -> bool:
@@ -30,8 +22,8 @@ def is_stream(status: int, content_type: str, *, asked: bool) -> bool:
 
     Errors, and answers of servers that do not stream though they were asked to, are short and read whole.
     """
-    kind = content_type.partition(";")[0].strip().lower()
-    return status < 400 and (kind in _STREAMS or (asked and kind != "application/json"))
+    kind = media_type(content_type)
+    return status < 400 and (kind in STREAMS or (asked and kind != "application/json"))
 
 
 def head_of(response: Any) -> dict[str, Json]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from agentloupe.words.canonical import Json
 from agentloupe.words.jsontext import parsed
 
-__all__ = ["DONE", "SseEvent", "events_in", "objects_in"]
+__all__ = ["DONE", "SseEvent", "events_in"]
 
 DONE = "[DONE]"
 """The data of the event that ends a stream of chat completions."""
@@ -61,11 +61,3 @@ def events_in(data: bytes) -> Iterator[SseEvent]:
             lines, name = [], None
     if lines:
         yield SseEvent("\n".join(lines), name, end)
-
-
-def objects_in(data: bytes) -> Iterator[dict[str, Json]]:
-    """The JSON objects among the data of the events; what is none (a cut last event, `[DONE]`) is left out."""
-    for event in events_in(data):
-        found = event.json
-        if isinstance(found, dict):
-            yield found

@@ -113,6 +113,7 @@ class Call:
         lost: paths in `input` that could not be recorded, with their types.
         streamed: the answer may come in pieces (see `ports.streams`).
         parameters: names of what stands in `input["args"]` (of an agent), for secret removal.
+        formerly: kind, name and input that older recordings have of this call, where they are others.
     """
 
     kind: Kind
@@ -129,6 +130,7 @@ class Call:
     lost: tuple[tuple[str, str], ...] = ()
     streamed: bool = False
     parameters: tuple[str, ...] = ()
+    formerly: tuple[Kind, str, Json] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

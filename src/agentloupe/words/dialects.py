@@ -1,8 +1,9 @@
 """What requests and answers of models say, in each of the forms that providers speak. Reads, never decides.
 
 Chat completions (`messages`, `choices`), OpenAI Responses (`input`, `output`), Anthropic messages (`messages` with
-content blocks, `content`) and Gemini (`contents`, `candidates`). A form that is not known says nothing, which is never taken for "there is none". The tools that
-a model asks the program for stand in `toolcalls`.
+content blocks, `content`), Gemini (`contents`, `candidates`) and Converse of Bedrock (`messages` with blocks that have no type,
+`output.message`). A form that is not known says nothing, which is never taken for "there is none". The tools that a model asks the
+program for stand in `toolcalls`.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ from agentloupe.words.canonical import Json
 
 __all__ = ["Form", "finish_reason_of", "form_in", "form_of", "hosted_tools", "message_in", "server_held", "text_in"]
 
-Form = Literal["chat", "anthropic", "responses", "gemini"]
+Form = Literal["chat", "anthropic", "responses", "gemini", "converse"]
 """A dialect: the form in which a provider is asked and answers."""
 
 _RUN_HERE: Final = frozenset({"function", "custom", "local_shell", "apply_patch", "computer", "computer_use_preview"})
 _RUN_HERE_DATED: Final = ("bash_", "text_editor_", "computer_", "memory_")
 """Beginnings of tool types that a provider describes and the program runs; behind them stands a date."""
+_OF_CONVERSE: Final = frozenset({"inferenceConfig", "toolConfig", "additionalModelRequestFields", "guardrailConfig"})
 _HOLDERS: Final = ("previous_response_id", "conversation", "container")
 
 
@@ -35,8 +37,9 @@ _ENDPOINTS: Final[tuple[tuple[str, Form], ...]] = (
 def form_of(request: Mapping[str, Json], provider: str | None = None, endpoint: str | None = None) -> Form:
     """Which provider's form a request has, by where it was sent, else by its fields.
 
-    `contents` is Gemini's; `input` without `messages` the Responses form; `system` or `anthropic_version` beside
-    `messages` Anthropic's (or its provider says so); anything else is a chat completion.
+    `contents` is Gemini's; `input` without `messages` the Responses form; blocks that have no type, or settings of its
+    own, are Converse's; `system` or `anthropic_version` beside `messages` Anthropic's (or its provider says so); anything
+    else is a chat completion.
     """
     for end, form in _ENDPOINTS:
         if endpoint is not None and endpoint.endswith(end):
@@ -45,9 +48,23 @@ def form_of(request: Mapping[str, Json], provider: str | None = None, endpoint: 
         return "gemini"
     if "messages" not in request and ("input" in request or "instructions" in request):
         return "responses"
+    if _is_converse(request):
+        return "converse"
     if "system" in request or "anthropic_version" in request or provider == "anthropic":
         return "anthropic"
     return "chat"
+
+
+def _is_converse(request: Mapping[str, Json]) -> bool:
+    if "anthropic_version" in request or "model" in request:
+        return False
+    if not _OF_CONVERSE.isdisjoint(request):
+        return True
+    messages = request.get("messages")
+    first = messages[0] if isinstance(messages, list) and messages else None
+    blocks = first.get("content") if isinstance(first, dict) else None
+    block = blocks[0] if isinstance(blocks, list) and blocks else None
+    return isinstance(block, dict) and "type" not in block
 
 
 def form_in(answer: Json) -> Form | None:
@@ -60,6 +77,8 @@ def form_in(answer: Json) -> Form | None:
         return "responses"
     if isinstance(answer.get("candidates"), list):
         return "gemini"
+    if _converse_message(answer) is not None:
+        return "converse"
     return "anthropic" if answer.get("type") == "message" else None
 
 
@@ -127,7 +146,9 @@ def finish_reason_of(answer: Json) -> str | None:
         return None
     choices = answer.get("choices")
     first = choices[0] if isinstance(choices, list) and choices else None
-    said = first.get("finish_reason") if isinstance(first, dict) else answer.get("stop_reason")
+    said = (
+        first.get("finish_reason") if isinstance(first, dict) else answer.get("stop_reason", answer.get("stopReason"))
+    )
     if (candidate := _candidate(answer)) is not None:
         said = candidate.get("finishReason")
     if answer.get("object") == "response":
@@ -143,11 +164,18 @@ def _candidate(answer: Mapping[str, Json]) -> dict[str, Json] | None:
     return first if isinstance(first, dict) else None
 
 
+def _converse_message(answer: Mapping[str, Json]) -> dict[str, Json] | None:
+    """The message of Converse's answer."""
+    output = answer.get("output")
+    message = output.get("message") if isinstance(output, dict) else None
+    return message if isinstance(message, dict) else None
+
+
 def message_in(answer: Json) -> Json:
     """What a model said, without what the provider says about it; another form of answer as it is.
 
     The assistant message of a chat completion, role and content of an Anthropic message, the output of a response, the content
-    of Gemini's first candidate.
+    of Gemini's first candidate, the message of Converse's output.
     """
     if not isinstance(answer, dict):
         return answer
@@ -159,6 +187,8 @@ def message_in(answer: Json) -> Json:
         return content
     if answer.get("object") == "response" and isinstance(answer.get("output"), list):
         return {"role": "assistant", "output": answer["output"]}
+    if (message := _converse_message(answer)) is not None:
+        return message
     if answer.get("type") == "message" and isinstance(answer.get("content"), list):
         return {"role": answer.get("role", "assistant"), "content": answer["content"]}
     return answer

@@ -10,14 +10,34 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable
-from typing import cast
+from typing import Final, cast
 
 from agentloupe.words.canonical import Json
+from agentloupe.words.eventstream import MEDIA_TYPE
 from agentloupe.words.jsontext import parsed
 
-__all__ = ["answer_in", "body_members", "content_of", "exchange", "header_of", "headers_of", "is_exchange"]
+__all__ = [
+    "STREAMS",
+    "answer_in",
+    "body_members",
+    "content_of",
+    "exchange",
+    "header_of",
+    "headers_of",
+    "is_exchange",
+    "media_type",
+]
 
 Pairs = Iterable[tuple[str, str]]
+
+STREAMS: Final = (
+    "text/event-stream",
+    "application/x-ndjson",
+    "application/jsonl",
+    "application/stream+json",
+    MEDIA_TYPE,
+)
+"""Media types of bodies that are records, sent one after another."""
 
 
 def exchange(status: int, headers: Pairs, content: bytes, *, http_version: str, reason_phrase: str) -> dict[str, Json]:
@@ -54,6 +74,11 @@ def headers_of(stored: dict[str, Json]) -> list[tuple[str, str]]:
 def header_of(stored: dict[str, Json], *names: str) -> str | None:
     """The first header that has one of these names (in lower case), or `None`."""
     return next((value for name, value in headers_of(stored) if name.lower() in names), None)
+
+
+def media_type(header: str | None) -> str:
+    """The type that a `content-type` header names, without its parameters; empty where there is none."""
+    return (header or "").partition(";")[0].strip().lower()
 
 
 def answer_in(output: Json) -> Json:

@@ -2,7 +2,8 @@
 
 Chat completions (`tool_calls`, messages of role `tool`), OpenAI Responses (items `function_call`, `function_call_output`, their
 custom twins, and calls of shells, patches and computers that the program runs), Anthropic messages (blocks `tool_use`,
-`tool_result`) and Gemini (parts `functionCall`, `functionResponse`, which mostly have no ids). What runs at the provider is not among them.
+`tool_result`), Converse of Bedrock (blocks `toolUse`, `toolResult`) and Gemini (parts `functionCall`, `functionResponse`, which mostly
+have no ids). What runs at the provider is not among them.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ def asked_tools(answer: Json) -> list[AskedTool]:
     if isinstance(answer, dict):
         found += _item_calls(_listed(answer, "output")) if "output" in answer else ()
         found += _block_calls(_listed(answer, "content")) if "content" in answer else ()
+        found += _converse_calls(answer.get("output"))
         found += _part_calls(answer) if "candidates" in answer else ()
     return found
 
@@ -102,6 +104,13 @@ def _block_calls(blocks: list[dict[str, Json]]) -> Iterator[AskedTool]:
             yield AskedTool(str(block.get("id")), str(block.get("name")), block.get("input"))
 
 
+def _converse_calls(output: Json) -> Iterator[AskedTool]:
+    for block in _listed(output.get("message"), "content") if isinstance(output, dict) else ():
+        said = block.get("toolUse")
+        if isinstance(said, dict):
+            yield AskedTool(str(said.get("toolUseId")), str(said.get("name")), said.get("input"))
+
+
 # --- what came back, the last first -----------------------------------------------------------------------------------
 
 
@@ -114,6 +123,8 @@ def _message_results(messages: list[dict[str, Json]]) -> Iterator[tuple[str, Jso
         for block in reversed(_listed(message, "content")):
             if block.get("type") == "tool_result":
                 yield str(block.get("tool_use_id")), block.get("content")
+            elif isinstance(said := block.get("toolResult"), dict):
+                yield str(said.get("toolUseId")), said.get("content")
 
 
 def _item_results(items: list[dict[str, Json]]) -> Iterator[tuple[str, Json]]:

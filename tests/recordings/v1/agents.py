@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from enum import Enum
+from hashlib import sha256
 from typing import Any, cast
 from uuid import UUID
 
@@ -333,3 +334,21 @@ def charges(items: list[str]) -> list[Any]:
     """A model, and a charge for each item; the recording `settled` was killed in the middle of two of them."""
     openai().chat.completions.create(model=MODEL, messages=[{"role": "user", "content": "charge them"}])
     return [charge(item=item) for item in items]
+
+
+# --- frames -----------------------------------------------------------------------------------------------------------
+
+
+@loupe.agent
+def bedrock(question: str) -> list[str]:
+    """Bedrock through `httpx`: two streams in frames, and a whole answer; recorded when nobody looked into frames."""
+    claude, nova = "/model/anthropic.claude-v1:0", "/model/amazon.nova-lite-v1:0"
+    asked: Any = {"messages": [{"role": "user", "content": [{"text": question}]}]}
+    told: list[str] = []
+    transport: Any = loupe.http_transport()
+    with httpx.Client(transport=transport) as client:
+        for path in (f"{claude}/invoke-with-response-stream", f"{nova}/converse-stream"):
+            with client.stream("POST", f"{address()}{path}", json=asked) as response:
+                told.append(sha256(b"".join(response.iter_raw())).hexdigest())
+        told.append(client.post(f"{address()}{claude}/invoke", json=asked).text)
+    return told

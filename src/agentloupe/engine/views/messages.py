@@ -1,6 +1,6 @@
 """What was said in a request and in its answer, the same whichever form the provider speaks.
 
-Chat completions, OpenAI Responses, Anthropic messages and Gemini's contents become messages of one form: a role, and parts
+Chat completions, OpenAI Responses, Anthropic messages, Gemini's contents and Converse's messages become messages of one form: a role, and parts
 (text, image, tool call, tool result, reasoning, or something else). A page that draws them knows no provider.
 """
 
@@ -191,7 +191,26 @@ def _block(block: Json) -> Iterator[Part]:
     elif isinstance(came := block.get("functionResponse") or block.get("function_response"), dict):
         yield Part("tool_result", _said(came.get("response")), _word(came.get("id")), _word(came.get("name")))
     else:
-        yield Part("other", _said(block), None, kind)
+        yield _block_of_converse(block) or Part("other", _said(block), None, kind)
+
+
+def _block_of_converse(block: Mapping[str, Json]) -> Part | None:
+    """A block that has no type, and one member by which it is known."""
+    if isinstance(asked := block.get("toolUse"), dict):
+        return Part("tool_call", _said(asked.get("input")), _word(asked.get("toolUseId")), _word(asked.get("name")))
+    if isinstance(came := block.get("toolResult"), dict):
+        content = came.get("content")
+        parts = [part["json"] if isinstance(part, dict) and "json" in part else part for part in _listed(content)]
+        text = "\n".join(part.text for part in _content(parts))
+        return Part("tool_result", text, _word(came.get("toolUseId")))
+    if isinstance(thought := block.get("reasoningContent"), dict):
+        said = thought.get("reasoningText")
+        return Part("reasoning", _said(said.get("text")) if isinstance(said, dict) else "")
+    if isinstance(cited := block.get("citationsContent"), dict):
+        return Part("text", "".join(part.text for part in _content(cited.get("content"))))
+    if isinstance(image := block.get("image"), dict):
+        return Part("image", f"image/{image.get('format')}")
+    return None
 
 
 def _role_of_item(item: Mapping[str, Json]) -> str:
