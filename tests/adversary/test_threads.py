@@ -6,6 +6,7 @@ import asyncio
 import contextvars
 import gc
 import threading
+from _thread import allocate_lock
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -279,6 +280,37 @@ def test_a_thread_that_dies_of_the_end_of_a_replay_says_nothing_in_process(
     assert not replay(store.recording(run.id), worker).passed
     join_all(before)
     assert set(lines) == ({"ReplayMismatch"} if debug else set())
+
+
+def test_a_thread_of_a_recording_that_is_over_is_refused_by_a_later_replay_and_says_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    go, over = allocate_lock(), allocate_lock()
+    go.acquire()
+    over.acquire()
+
+    def outlives() -> None:
+        with go:
+            try:
+                pay(1)
+            finally:
+                over.release()
+
+    def lets_it_go_on() -> None:
+        go.release()
+        over.acquire()
+
+    store = MemoryStore()
+    lines, before = told(monkeypatch), set(threading.enumerate())
+    ROAD.append(lambda: threading.Thread(target=outlives).start())
+    recorded(store)
+    ROAD.clear()
+    honest = recorded(store)
+    ROAD.append(lets_it_go_on)
+    report = replay(store.recording(honest.id), worker)
+    join_all(before)
+    assert report.reason == "leak"
+    assert (PAID, lines) == ([], [])
 
 
 @pytest.mark.parametrize("debug", [True, False])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import openai
@@ -13,18 +13,52 @@ import pytest
 
 import agentloupe as loupe
 from agentloupe.providers.http import http_transport
-from agentloupe.providers.loopback import HttpReply, json_reply
+from agentloupe.providers.loopback import HttpReply, error_reply, json_reply
 from tests.answers import ANSWER
 from tests.sdk_support import Model, serving_model
 
 ASKED: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "hello"}]}
-STREAM = b'data: {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": []}\n\ndata: [DONE]\n\n'
-SSE = HttpReply(200, STREAM, {"content-type": "text/event-stream"})
+CHUNK = b'data: {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": []}\n\n'
 
-USES: dict[str, tuple[HttpReply, Callable[[Any], Any]]] = {
-    "whole": (json_reply(ANSWER), lambda c: c.chat.completions.create(**ASKED)),
-    "any request": (json_reply(ANSWER), lambda c: c.chat.completions.with_raw_response.create(**ASKED)),
-    "stream": (SSE, lambda c: c.chat.completions.create(**ASKED, stream=True)),
+
+def refused(status: int = 400) -> HttpReply:
+    return error_reply(status, "no", headers={"retry-after-ms": "1"})
+
+
+def streamed(body: bytes | Iterable[bytes]) -> HttpReply:
+    return HttpReply(200, body, {"content-type": "text/event-stream"})
+
+
+def breaks() -> Iterator[bytes]:
+    yield CHUNK
+    raise ConnectionResetError
+
+
+def whole(client: Any) -> Any:
+    return client.chat.completions.create(**ASKED)
+
+
+def patient(client: Any) -> Any:
+    return client.with_options(max_retries=1).chat.completions.create(**ASKED)
+
+
+def raw(client: Any) -> Any:
+    return client.chat.completions.with_raw_response.create(**ASKED)
+
+
+def stream(client: Any) -> Any:
+    return client.chat.completions.create(**ASKED, stream=True)
+
+
+USES: dict[str, tuple[Callable[[], list[HttpReply]], Callable[[Any], Any]]] = {
+    "whole": (lambda: [json_reply(ANSWER)], whole),
+    "any request": (lambda: [json_reply(ANSWER)], raw),
+    "stream": (lambda: [streamed(CHUNK + b"data: [DONE]\n\n")], stream),
+    "tried again": (lambda: [refused(500), json_reply(ANSWER)], patient),
+    "refused": (lambda: [refused()], whole),
+    "any request refused": (lambda: [refused()], raw),
+    "stream refused": (lambda: [refused()], stream),
+    "stream broken": (lambda: [streamed(breaks())], stream),
 }
 
 
@@ -48,46 +82,52 @@ def nothing_collected() -> Iterator[None]:
 @pytest.mark.parametrize("use", USES)
 @pytest.mark.usefixtures("nothing_collected")
 def test_no_response_outlives_its_call(model: Model, use: str, way: str) -> None:
-    reply, ask = USES[use]
-    model.will_say(reply)
+    replies, ask = USES[use]
+    model.will_say(*replies())
     came: list[weakref.ref[Any]] = []
 
     @loupe.agent
-    def program() -> None:
+    def program() -> str:
         with _client(model, way, came) as client:
-            given = ask(client)
-            for _ in given if use == "stream" else ():
-                pass
+            try:
+                given = ask(client)
+                for _ in given if ask is stream else ():
+                    pass
+            except Exception as error:
+                return type(error).__name__
+        return "answered"
 
-    program()
-    assert [ref() for ref in came] == [None]
+    assert (program() == "answered") is not any(word in use for word in ("refused", "broken"))
+    assert came
+    assert not [ref() for ref in came if ref() is not None]
 
 
 @pytest.mark.parametrize("use", USES)
 @pytest.mark.usefixtures("nothing_collected")
 def test_no_response_outlives_its_call_in_a_task(model: Model, use: str) -> None:
-    reply, ask = USES[use]
-    model.will_say(json_reply(ANSWER), reply)
+    replies, ask = USES[use]
+    model.will_say(*replies())
     came: list[weakref.ref[Any]] = []
 
     async def arrived(response: Any) -> None:
         came.append(weakref.ref(response))
 
     @loupe.agent
-    async def program() -> None:
+    async def program() -> str:
         http = openai.DefaultAsyncHttpxClient(verify=False, event_hooks={"response": [arrived]})
         async with loupe.wrap(model.made(openai.AsyncOpenAI, http_client=http)) as client:
-            await client.chat.completions.create(
-                **ASKED
-            )  # opens the connection: the tasks that do that are kept longer
-            came.clear()
-            given = await ask(client)
-            if use == "stream":
-                async for _ in given:
-                    pass
+            try:
+                given = await ask(client)
+                if ask is stream:
+                    async for _ in given:
+                        pass
+            except Exception as error:
+                return type(error).__name__
+        return "answered"
 
-    asyncio.run(program())
-    assert [ref() for ref in came] == [None]
+    assert (asyncio.run(program()) == "answered") is not any(word in use for word in ("refused", "broken"))
+    assert came
+    assert not [ref() for ref in came if ref() is not None]
 
 
 def _client(model: Model, way: str, came: list[weakref.ref[Any]]) -> Any:

@@ -420,7 +420,10 @@ class _LiveStream:
     def _tell(self, how: How, error: BaseException | None) -> None:
         if self._seen.how == "open":
             self._seen.how, self._seen.error = how, error
-            self._boundary.finished(self._perform, self._seen)
+            try:
+                self._boundary.finished(self._perform, self._seen)
+            finally:
+                self._seen.error = None  # it knows the frames that know this stream, as in `End.tell`
 
     def _left(self) -> How:
         """How a stream ends that the program closes."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import Context, ContextVar, Token
 from dataclasses import dataclass
+from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from agentloupe.ports.schedule.lanes import Lane
@@ -24,12 +25,17 @@ __all__ = ["Home", "Surroundings", "deeper", "entered", "here", "hook", "left", 
 
 
 class Home:
-    """A task or a thread that a run has made, with the surroundings that it was made with."""
+    """A task or a thread that a run has made, with the surroundings that it was made with.
 
-    __slots__ = ("root",)
+    Those know it by `number`: if they held it, the circle would keep what they hold (a call, its response) until garbage is
+    collected.
+    """
+
+    __slots__ = ("number", "root")
 
     def __init__(self, root: Surroundings) -> None:
-        root.home = self
+        self.number = next(_numbers)
+        root.home = self.number
         self.root = root
 
 
@@ -44,7 +50,7 @@ class Surroundings:
         performing: the call that is being performed around it.
         inner: whether it is done on behalf of a call that a replay serves whole: nothing in here is asked for again, it
             has no lane of its own, and the schedule does not wait for it.
-        home: the task or thread in which these surroundings hold; `None` where the run did not make it.
+        home: number of the task or thread in which these surroundings hold; `None` where the run did not make it.
     """
 
     boundary: Boundary | None
@@ -52,7 +58,7 @@ class Surroundings:
     span_id: str | None
     performing: Perform | None = None
     inner: bool = False
-    home: Home | None = None
+    home: int | None = None
 
     @property
     def schedule(self) -> Schedule | None:
@@ -68,6 +74,7 @@ class Surroundings:
         return Home(Surroundings(self.boundary, lane, self.span_id, self.performing, self.inner))
 
 
+_numbers: Final = count()
 _current: Final[ContextVar[Surroundings | None]] = ContextVar("agentloupe", default=None)
 
 
@@ -119,13 +126,14 @@ def of_context(context: Context, home: Home | None) -> Surroundings | None:
 
 def _at_home_elsewhere(found: Surroundings, home: Home) -> bool:
     """Whether a context has come from another task or thread of the same run. One of another run says whose work is done."""
-    return found.home is not home and found.boundary is home.root.boundary
+    return found.home != home.number and found.boundary is home.root.boundary
 
 
 def entered(there: Surroundings | None) -> Token[Surroundings | None]:
     """Code stands there until `left`. What does not come from elsewhere is at home where the running code is."""
     if there is not None and there.home is None:
-        there.home = _home_here[0]()
+        home = _home_here[0]()
+        there.home = None if home is None else home.number
     return _current.set(there)
 
 

@@ -84,7 +84,7 @@ class ThreadHome(Home):
 
     def forget(self) -> None:
         """The run is over: what is done here from now on is no part of it."""
-        self.root = Surroundings(None, self.root.lane, None, home=self)
+        self.root = Surroundings(None, self.root.lane, None, home=self.number)
 
 
 def _forgetting(home: ThreadHome) -> Callable[[], None]:
@@ -106,7 +106,7 @@ class InnerHome(Home):
     def __init__(self, there: Surroundings) -> None:
         inside = Surroundings(there.boundary, there.lane.child("t"), there.span_id, there.performing, inner=True)
         super().__init__(inside)
-        self._outside = Surroundings(None, there.lane, None, home=self)
+        self._outside = Surroundings(None, there.lane, None, home=self.number)
 
     def __getattribute__(self, name: str) -> Any:
         """`root` is outside of any run when the call has come to its end."""
@@ -163,7 +163,7 @@ def _at_home(home: Home, run: Callable[[], None]) -> Callable[[], None]:
         try:
             run()
         except BaseException as error:
-            if not _stopped(home, error):
+            if not _stopped(getattr(home.root.boundary, "schedule", None), home, error):
                 raise
         finally:
             surroundings.set_home(before)
@@ -171,18 +171,16 @@ def _at_home(home: Home, run: Callable[[], None]) -> Callable[[], None]:
     return at_home
 
 
-def _stopped(home: Home, error: BaseException) -> bool:
+def _stopped(schedule: Schedule | None, home: Home, error: BaseException) -> bool:
     """Whether a thread dies of nothing but that its run is stopped or over.
 
     It does so without a word: who drives the run tells why, and may have gone on by now. With `--debug` it says where it was.
     """
-    boundary = home.root.boundary
-    schedule: Schedule | None = getattr(boundary, "schedule", None)
     if schedule is None or os.environ.get("LOUPE_DEBUG"):
         return False
     if isinstance(error, ReplayMismatch):
         return schedule.halted or schedule.closed
-    return error is getattr(boundary, "stopped", None)  # a fork's, by a limit or a refusal
+    return error is getattr(home.root.boundary, "stopped", None)  # a fork's, by a limit or a refusal
 
 
 def _start_lane(thread: threading.Thread, schedule: Schedule, home: ThreadHome) -> None:
@@ -215,7 +213,7 @@ def _as_strand(schedule: Schedule, strand: Strand, home: Home, run: Callable[[],
             if not schedule.halted:
                 run()
         except BaseException as error:
-            if not _stopped(home, error):
+            if not _stopped(schedule, home, error):
                 raise
         finally:
             _end(schedule, strand, home)
