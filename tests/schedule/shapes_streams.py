@@ -1,9 +1,10 @@
-"""Programs that read several streams at once. Order is kept for the beginnings and the ends of streams, not between pieces."""
+"""Programs that read several streams at once, or hand on the pieces of one to others."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import queue
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from concurrent import futures
 from typing import Any, Self, cast
@@ -235,6 +236,46 @@ async def streams_of_agents() -> Any:
     return [first, await streamer(9)]
 
 
+async def pieces_of_several_streams() -> Any:
+    """What is asked depends on how the pieces of all streams came between each other."""
+    seen: list[Any] = []
+
+    async def one(who: int) -> None:
+        async with AsyncReader(who) as reader:
+            async for piece in reader:
+                seen.append([who, piece.decode()])
+                if len(seen) % 3 == 0:
+                    seen.append(await ask_async([who, list(seen)]))
+
+    await asyncio.gather(*[one(who) for who in range(3)])
+    return seen
+
+
+async def pieces_through_a_queue() -> Any:
+    """A graph library's way: one task reads, others wait for what is new, each of them made when the last one is done."""
+    arrived: asyncio.Queue[bytes] = asyncio.Queue()
+    seen: list[Any] = []
+
+    async def read() -> None:
+        async with AsyncReader("queue") as reader:
+            async for piece in reader:
+                arrived.put_nowait(piece)
+
+    async def wait() -> None:
+        arrived.put_nowait(await arrived.get())
+
+    working, waiting = asyncio.create_task(read()), asyncio.create_task(wait())
+    while not working.done() or not arrived.empty():
+        await asyncio.wait({working, waiting}, return_when=asyncio.FIRST_COMPLETED)
+        while not arrived.empty():
+            seen.append(arrived.get_nowait().decode())
+        if waiting.done():
+            waiting = asyncio.create_task(wait())
+    seen.append(await asyncio.create_task(ask_async(seen)))
+    waiting.cancel()
+    return seen
+
+
 def _read_here(about: Any, most: int | None = None) -> str:
     got, count = b"", 0
     with Reader(about) as reader:
@@ -277,6 +318,47 @@ async def blocking_streams_in_threads() -> Any:
     return seen
 
 
+def pieces_of_several_threads() -> Any:
+    """What is asked depends on how the pieces of all streams came between each other."""
+    seen: list[Any] = []
+
+    def one(who: int) -> None:
+        with Reader(who) as reader:
+            for piece in reader:
+                seen.append([who, piece.decode()])
+        seen.append(ask([who, list(seen)]))
+
+    with futures.ThreadPoolExecutor(3) as pool:
+        list(pool.map(one, range(3)))
+    return seen
+
+
+def pieces_through_a_pool() -> Any:
+    """A graph library's way: a work item reads, others wait for what is new, each submitted when the last one is done."""
+    arrived: queue.Queue[bytes] = queue.Queue()
+    seen: list[Any] = []
+
+    def read() -> None:
+        with Reader("queue") as reader:
+            for piece in reader:
+                arrived.put(piece)
+
+    def wait() -> None:
+        arrived.put(arrived.get())
+
+    with futures.ThreadPoolExecutor(3) as pool:
+        working, waiting = pool.submit(read), pool.submit(wait)
+        while not working.done() or not arrived.empty():
+            futures.wait({working, waiting}, return_when=futures.FIRST_COMPLETED)
+            while not arrived.empty():
+                seen.append(arrived.get().decode())
+            if waiting.done():
+                waiting = pool.submit(wait)
+        seen.append(pool.submit(ask, list(seen)).result())
+        arrived.put(b"end")
+    return seen
+
+
 STREAM_LOOPS: list[Callable[[], Any]] = [
     streams_as_completed,
     first_stream_wins,
@@ -286,9 +368,13 @@ STREAM_LOOPS: list[Callable[[], Any]] = [
     streams_in_a_group,
     stream_with_tools,
     streams_of_agents,
+    pieces_of_several_streams,
+    pieces_through_a_queue,
 ]
 STREAM_THREADS: list[Callable[[], Any]] = [
     one_stream_after_another,
     streams_in_a_pool,
     blocking_streams_in_threads,
+    pieces_of_several_threads,
+    pieces_through_a_pool,
 ]

@@ -680,7 +680,7 @@ def test_streams_open_and_end_in_their_turns() -> None:
     recording, ends = recorded(agent)
     assert sorted(ends) == ["a opened", "a0a1a2", "b opened", "b0b1b2", "c opened", "c0c1c2"]
     turns = [turn.id for turn in read_tape(recording).turns()]
-    assert sorted(turns) == sorted(f"0/a{n}.0{what}" for n in (1, 2, 3) for what in ("", "+"))
+    assert sorted(turns) == sorted(f"0/a{n}.0{what}" for n in (1, 2, 3) for what in ("", "+1", "+2", "+3", "+"))
     WAITS.clear()
     passes(recording, agent)
 

@@ -10,12 +10,13 @@ two calls under one number) is `Corrupt`, at the event where it shows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, cast
 
 from agentloupe.ports.recording import Recording
 from agentloupe.ports.schedule.core import Mode, Turn
+from agentloupe.ports.schedule.pieces import passed_in
 from agentloupe.ports.streams import END_OF_STREAM, in_turn
 from agentloupe.words.call import NO_ATTRS, NO_TURN, Attrs, Effect, Kind, Source
 from agentloupe.words.canonical import Json
@@ -233,7 +234,7 @@ class Tape:
 
     def call(self, call_id: str) -> RecordedCall | None:
         """The call of this id, or of this turn's."""
-        return self._by_id.get(call_id.removesuffix(END_OF_STREAM))
+        return self._by_id.get(call_id.partition(END_OF_STREAM)[0])
 
     def with_key(self, key: str) -> Sequence[RecordedCall]:
         """The calls of exactly this kind, name and input, in order. The index is made at the first question."""
@@ -472,13 +473,24 @@ def _turns(tape: Tape, events: Sequence[Event]) -> tuple[Turn, ...]:
         if name is not None and event.attrs.get("at_once") is True:
             turns.append(Turn(name, at_once=True))
         elif name is not None:
-            turns.append(Turn(name, tuple(need)))
+            stream = name.removesuffix(END_OF_STREAM) if name.endswith(END_OF_STREAM) else None
+            turns.append(Turn(name, tuple(need), stream=stream))
             need = []
+        elif event.type == "schedule.marked":
+            turns += _pieces_passed(tape, event)
         elif event.type == "task.joined":
             need.append(event.lane or "")
         elif event.type in _OPENING and (call := tape.call(event.call_id or "")) is not None and call.has_turn:
             need.append(call.call_id)
     return tuple(turns)
+
+
+def _pieces_passed(tape: Tape, event: Event) -> Generator[Turn]:
+    """The pieces that were handed over before this event; not those of a stream that was asked for again since."""
+    for piece in passed_in(event.attrs.get("pieces")):
+        call = tape.call(piece.call_id)
+        if call is not None and call.streamed and call.has_turn and call.opened_seq < event.sequence:
+            yield Turn(piece.id, stream=piece.call_id)
 
 
 def _handed(tape: Tape, event: Event, late: set[str]) -> str | None:

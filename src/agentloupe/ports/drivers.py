@@ -17,6 +17,7 @@ from agentloupe.ports.places import Place, current, hooks
 from agentloupe.ports.protocols import Boundary, Perform, Serve
 from agentloupe.ports.schedule.core import Schedule
 from agentloupe.ports.schedule.lanes import Lane
+from agentloupe.ports.schedule.parts import PieceTurn
 from agentloupe.ports.surroundings import Surroundings, deeper, here, left
 from agentloupe.words.call import NO_TURN, Call, Kind
 
@@ -25,6 +26,7 @@ __all__ = [
     "HasPlace",
     "acall",
     "ain_turn",
+    "apiece",
     "aserved",
     "aturn",
     "call",
@@ -291,3 +293,8 @@ def cancels() -> Any:
 async def aturn(schedule: Schedule, id: str, *, cancelled: bool) -> BaseException | None:
     """Waits for the turn of an input in a task; see `schedule.turns.turn`. For drivers of calls."""
     return await hooks().turn(schedule, id, cancelled=cancelled)
+
+
+async def apiece(schedule: Schedule, piece: PieceTurn, *, cancelled: bool) -> BaseException | None:
+    """The same for a piece of a stream, if it has a turn. For drivers of calls."""
+    return await hooks().piece_turn(schedule, piece, cancelled=cancelled)

@@ -20,6 +20,7 @@ from typing import Any, Generic, Literal, Protocol, TypeVar, cast, runtime_check
 from agentloupe.ports import ambient
 from agentloupe.ports.protocols import Boundary, Perform, Serve
 from agentloupe.ports.schedule.core import Schedule
+from agentloupe.ports.schedule.parts import PieceTurn
 from agentloupe.words.call import Call
 from agentloupe.words.canonical import Json
 
@@ -263,10 +264,11 @@ class _Opening(ambient.End):
 class _Turn:
     """The turn of a stream's end."""
 
-    __slots__ = ("_id", "_schedule")
+    __slots__ = ("_call_id", "_id", "_schedule")
 
     def __init__(self, schedule: Schedule | None, call_id: str | None) -> None:
         self._schedule = schedule if call_id is not None else None
+        self._call_id = str(call_id)
         self._id = f"{call_id}{END_OF_STREAM}"
 
     def wait(self) -> None:
@@ -281,13 +283,24 @@ class _Turn:
         """
         return None if self._schedule is None else await ambient.aturn(self._schedule, self._id, cancelled=cancelled)
 
+    def piece(self, number: int, *, live: bool) -> None:
+        """Waits in a thread for the turn of a piece: by its number, from 1 on."""
+        if self._schedule is not None and not self._schedule.piece(PieceTurn(self._call_id, number)) and live:
+            self._schedule.back()
+
+    async def apiece(self, number: int, *, cancelled: bool) -> BaseException | None:
+        """The same in a task; what is to be raised in place of the piece, where the program was cancelled meanwhile."""
+        if self._schedule is None:
+            return None
+        return await ambient.apiece(self._schedule, PieceTurn(self._call_id, number), cancelled=cancelled)
+
     def away(self) -> None:
         """This thread waits for a piece."""
         if self._schedule is not None:
             self._schedule.away()
 
     def back(self) -> None:
-        """It has come, or will not."""
+        """It will not come."""
         if self._schedule is not None:
             self._schedule.back()
 
@@ -361,7 +374,7 @@ class _LiveStream:
             self._end(how, error)
             raise
         if data is not None:
-            self._turn.back()
+            self._turn.piece(len(self._seen.pieces) + 1, live=True)
         return data
 
     async def abytes(self, source: AsyncIterable[bytes] | None) -> AsyncIterator[bytes]:
@@ -379,7 +392,12 @@ class _LiveStream:
                 self._seen.cancels += cancels.count()
                 await self._aend(_how_of(error), error)
                 raise
-            self._seen.cancels += cancels.count()
+            self._seen.cancels += (count := cancels.count())
+            lost = await self._turn.apiece(len(self._seen.pieces) + 1, cancelled=count > 0)
+            if lost is not None:
+                self._seen.cancels += cancels.count() - count
+                await self._aend(_how_of(lost), lost)
+                raise lost
             self._piece(data)
             yield data
         await self._aend("complete")
@@ -465,8 +483,10 @@ class _PlayedStream:
 
     def bytes(self, source: Iterable[bytes] | None) -> Iterator[bytes]:
         """See `Stream.bytes`."""
-        yield from self._pieces()
         played = self._played
+        for data in self._pieces():
+            self._turn.piece(played.read, live=False)
+            yield data
         if played.over:
             return
         self._check()
@@ -476,9 +496,14 @@ class _PlayedStream:
 
     async def abytes(self, source: AsyncIterable[bytes] | None) -> AsyncIterator[bytes]:
         """See `Stream.abytes`."""
+        played = self._played
         for data in self._pieces():
+            lost = await self._turn.apiece(played.read, cancelled=played.cancels > 0)
+            if lost is not None:
+                played.over = True
+                raise lost
             yield data
-        if self._played.over:
+        if played.over:
             return
         self._check()
         await self._aturn()

@@ -27,7 +27,8 @@ from typing import Any, Final
 from agentloupe.ports.schedule.faults import survives
 from agentloupe.ports.schedule.lanes import Lane
 from agentloupe.ports.schedule.order import Order, Turn
-from agentloupe.ports.schedule.parts import STUCK_AFTER, Coming, Item, Keeper, Mark, Mode, Strand
+from agentloupe.ports.schedule.parts import STUCK_AFTER, Coming, Item, Keeper, Mark, Mode, PieceTurn, Strand
+from agentloupe.ports.schedule.pieces import Passed
 from agentloupe.words.call import Attrs
 from agentloupe.words.canonical import Json
 from agentloupe.words.errors import ReplayMismatch
@@ -106,6 +107,7 @@ class Schedule:
         self.coming: list[Coming] = []
         self.at_close: list[Callable[[], None]] = []
         self._told: set[str] = set()
+        self._passed = Passed()
         self._overtaken: set[str] = set()
         self._signal: Callable[[], BaseException] | None = None
         self.order = Order(order)
@@ -292,6 +294,8 @@ class Schedule:
 
     def _hand_over(self, item: Item) -> None:
         follows = self.follows
+        if not follows:
+            self._note_pieces(item.piece)
         self._told.discard(item.id)
         if self._told:
             self.leave_waiting()
@@ -307,6 +311,22 @@ class Schedule:
         if item.lane is not None and not follows:
             self.log("timer.fired", item.lane, {"timer": item.id})
         item.deliver()
+
+    def _note_pieces(self, piece: PieceTurn | None) -> None:
+        """Which pieces were handed over is logged before the next input of another kind is, and when many have come."""
+        if piece is not None:
+            self._passed.add(piece)
+        if self._passed and (piece is None or self._passed.many):
+            self.log("schedule.marked", "0", {"pieces": self._passed.take()})
+
+    def takes_turns(self, piece: PieceTurn) -> bool:
+        """Whether a piece of a stream is an input: by the tape, else where somebody else could see that it was waited for.
+
+        Recordings of older programs have no turns of pieces, and none is waited for.
+        """
+        if self.closed or self.known(piece.id):
+            return not self.closed
+        return not self.follows and (self.lanes > 1 or len(self.strands) > 1)
 
     # --- calls of threads ---------------------------------------------------------------------------------------------
 
@@ -347,8 +367,21 @@ class Schedule:
             self.park(strand)
 
     @survives
+    def piece(self, piece: PieceTurn) -> bool:
+        """Waits for the turn of a piece of a stream that this thread reads; whether it has one."""
+        strand = self.strand()
+        if strand is None or not self.takes_turns(piece):
+            return False
+        if self.baton or len(self.strands) > 1:
+            self.block(strand, Item(piece.id, lambda: self.wake(strand), piece=piece))
+        elif self.follows:
+            self._alone(piece.id)
+        self.check()
+        return True
+
+    @survives
     def back(self) -> None:
-        """This thread comes back by itself: what it waited for is a piece of an input, and has no turn of its own."""
+        """This thread comes back by itself, and not with an input."""
         strand = self.strand() if self.baton and not self.closed else None
         if strand is not None and self._signal is None:
             with self.lock:
@@ -380,6 +413,8 @@ class Schedule:
                 raise ReplayMismatch("the recorded run is over, and this call had no end in it", kind="leak")
         elif self.follows:
             self._alone(id)  # else nobody can come before, or see that it waits
+        elif self._passed:
+            self._note_pieces(None)
         self.check()
 
     def _alone(self, id: str) -> None:
@@ -642,6 +677,7 @@ class Schedule:
         """The run is over: nothing waits any more. What a replay has no answer for is left as it is, in flight."""
         if self.closed:
             return
+        self._note_pieces(None)
         self.closed = True
         last = [self._flush] if self.live or self._signal is not None else []
         for step in (*last, self._release, *self.at_close):

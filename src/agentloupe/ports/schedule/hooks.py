@@ -21,11 +21,11 @@ from agentloupe.ports.callers import made_here
 from agentloupe.ports.schedule.core import Item
 from agentloupe.ports.schedule.gate import HOOKED, OUTSIDE, Gate, gate_of, plain_threadsafe
 from agentloupe.ports.schedule.lanes import stable_hash
-from agentloupe.ports.schedule.turns import Cancels, begin, turn
+from agentloupe.ports.schedule.turns import Cancels, begin, piece_turn, turn
 from agentloupe.ports.surroundings import Home, here
 from agentloupe.words.errors import ReplayMismatch
 
-__all__ = ["SUPPORTED", "Cancels", "begin", "install", "supported", "turn"]
+__all__ = ["SUPPORTED", "Cancels", "begin", "install", "piece_turn", "supported", "turn"]
 
 SUPPORTED: Final = ((3, 11), (3, 13))
 """The first and the last Python whose asyncio was looked at."""

@@ -12,11 +12,13 @@ class Turn(NamedTuple):
     """A hand-over on a tape: of which input, and what (calls that start, lanes that end) had happened since the one before.
 
     `at_once`: nothing was waited for, since the time of this timer was over when it was set. It has a place in no order.
+    `stream`: the streamed call of which this is a piece or the end; it goes where that call goes.
     """
 
     id: str
     need: tuple[str, ...] = ()
     at_once: bool = False
+    stream: str | None = None
 
 
 class Order:
@@ -49,7 +51,7 @@ class Order:
         """The next turn."""
         while self._at < len(self._turns):
             turn = self._turns[self._at]
-            if turn.id not in self._dropped:
+            if self._counts(turn):
                 return turn
             self._at += 1
         return None
@@ -68,7 +70,7 @@ class Order:
             self._happened.update(names)
 
     def drop(self, ids: Iterable[str]) -> bool:
-        """These turns are left out; whether there is an order at all."""
+        """These turns are left out, and with a streamed call those of its pieces; whether there is an order at all."""
         names = tuple(ids)
         self.happened(names)
         if self._turns:
@@ -88,4 +90,7 @@ class Order:
 
     def left(self) -> list[str]:
         """Inputs that were not handed over."""
-        return [turn.id for turn in self._turns[self._at :] if turn.id not in self._dropped]
+        return [turn.id for turn in self._turns[self._at :] if self._counts(turn)]
+
+    def _counts(self, turn: Turn) -> bool:
+        return turn.id not in self._dropped and (turn.stream is None or turn.stream not in self._dropped)

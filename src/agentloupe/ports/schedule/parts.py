@@ -6,12 +6,12 @@ import threading
 import time
 from _thread import allocate_lock
 from collections.abc import Callable
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal, NamedTuple, Protocol
 
 from agentloupe.ports.schedule.lanes import Lane
 from agentloupe.words.call import Attrs
 
-__all__ = ["STUCK_AFTER", "Coming", "Item", "Keeper", "Mark", "Mode", "Strand"]
+__all__ = ["STUCK_AFTER", "Coming", "Item", "Keeper", "Mark", "Mode", "PieceTurn", "Strand"]
 
 Mode = Literal["exact", "no_baton", "off"]
 """`exact`; `no_baton`: threads run as they like, loops are gated; `off`: nothing is waited for."""
@@ -19,6 +19,19 @@ Mode = Literal["exact", "no_baton", "off"]
 Mark = Literal["tight", "guess", "no_lane", "ambiguous"]
 """Why an order is not proven: an input was handed over although the program was busy; a thread was taken to be stuck and
 others went on; code without a place of its own in the schedule; equal calls of such code with different results."""
+
+
+class PieceTurn(NamedTuple):
+    """A piece of a streamed answer, where it is an input: its call, and its number among the call's pieces, from 1 on."""
+
+    call_id: str
+    number: int
+
+    @property
+    def id(self) -> str:
+        """The name of its turn."""
+        return f"{self.call_id}+{self.number}"
+
 
 STUCK_AFTER: Final = 5.0
 """Seconds after which a replay that does not move is stopped."""
@@ -87,9 +100,10 @@ class Item:
         loop: the loop it is for; `None` where a thread is to be woken.
         dead: whether the program has given it up meanwhile.
         lane: of the timer, which is logged when it fires; `None` for calls, whose boundary writes their end.
+        piece: of a piece of a stream: which call's, and its number.
     """
 
-    __slots__ = ("dead", "deliver", "id", "lane", "loop", "passes", "since")
+    __slots__ = ("dead", "deliver", "id", "lane", "loop", "passes", "piece", "since")
 
     def __init__(
         self,
@@ -99,11 +113,13 @@ class Item:
         *,
         dead: Callable[[], bool] = _never,
         lane: str | None = None,
+        piece: PieceTurn | None = None,
     ) -> None:
         self.id = id
         self.deliver = deliver
         self.loop = loop
         self.dead = dead
         self.lane = lane
+        self.piece = piece
         self.since = time.monotonic()
         self.passes = 0

@@ -10,8 +10,9 @@ from typing import Any
 from agentloupe.ports.schedule.core import Item, Schedule
 from agentloupe.ports.schedule.gate import HOOKED, gate_of
 from agentloupe.ports.schedule.lanes import Lane
+from agentloupe.ports.schedule.parts import PieceTurn
 
-__all__ = ["Cancels", "begin", "turn"]
+__all__ = ["Cancels", "begin", "piece_turn", "turn"]
 
 _plain_create_future: Any = base_events.BaseEventLoop.create_future
 
@@ -62,13 +63,27 @@ async def turn(schedule: Schedule, id: str, *, cancelled: bool) -> BaseException
         schedule.passed_by(id)
         schedule.check()
         return None
+    return await _turn(schedule, loop, id, cancelled=cancelled)
+
+
+async def piece_turn(schedule: Schedule, piece: PieceTurn, *, cancelled: bool) -> BaseException | None:
+    """As `turn`, for a piece of a stream; one that has no turn is there at once."""
+    loop = events._get_running_loop()
+    if loop is None or not schedule.takes_turns(piece) or gate_of(loop, schedule) is None:
+        return None
+    return await _turn(schedule, loop, piece.id, cancelled=cancelled, piece=piece)
+
+
+async def _turn(
+    schedule: Schedule, loop: Any, id: str, *, cancelled: bool, piece: PieceTurn | None = None
+) -> BaseException | None:
     waiting = _plain_create_future(loop)
 
     def deliver() -> None:
         if not waiting.done():
             waiting.set_result(None)
 
-    schedule.add(Item(id, deliver, loop))
+    schedule.add(Item(id, deliver, loop, piece=piece))
     while True:
         try:
             await waiting
