@@ -133,6 +133,10 @@ class _Locked:
         self.clock[0] += 30_000
         raise StoreBusy("locked by another process")
 
+    def offer(self, drafts: object, bodies: object = ()) -> bool:
+        self.append(drafts, bodies)
+        return True
+
     def remind(self, collect: object) -> None: ...
 
     def flush(self) -> None: ...

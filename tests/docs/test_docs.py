@@ -204,6 +204,7 @@ def test_settings_that_are_named_exist() -> None:
     source = "".join(file.read_text("utf-8") for file in files)
     made = {f"LOUPE_{name.upper()}" for name in settings._READERS}
     made |= {f"LOUPE_SERVER_{name.upper()}" for name in SERVER_READERS}
+    made |= {f"LOUPE_RECORDING_{name.upper()}" for name in settings.RECORDING_READERS}
     named = {(name_of(page), name) for page in ALL for name in _SETTING.findall(page.read_text("utf-8"))}
     assert not {(page, name) for page, name in named if name not in made and name not in source}
     assert len(named) > 10
@@ -216,8 +217,20 @@ def test_the_page_of_settings_is_whole() -> None:
     for field in ("base_url", "api_key", "model", "extra_body", "dialect"):
         assert f"| `LLM_{field.upper()}` |" in page
     example = tomllib.loads(next(block for language, block in _FENCE.findall(page) if language == "toml"))
-    known = {*settings._READERS, "secrets", "redaction", "profiles", "samples", "live", "endpoints", "server"}
+    known = {
+        *settings._READERS,
+        "secrets",
+        "redaction",
+        "profiles",
+        "samples",
+        "recording",
+        "live",
+        "endpoints",
+        "server",
+    }
     assert set(example) == known
+    for name in settings.RECORDING_READERS:
+        assert f"| `[recording] {name}` | `LOUPE_RECORDING_{name.upper()}`" in page
     for name in SERVER_READERS:
         assert f"| `[server] {name}` | `LOUPE_SERVER_{name.upper()}`" in page
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from agentloupe.engine.project import Projector, load_steps, project
 from agentloupe.engine.verify import verify
 from agentloupe.ports.protocols import Store
+from agentloupe.ports.scribe import Entry, entries
 from agentloupe.store import open_url
 from agentloupe.store.owners import this_process
 from agentloupe.words.canonical import digest_bytes
@@ -145,6 +146,27 @@ def test_grouped_events_are_bounded(store: Store) -> None:
     assert len(store.recording("run-1").events) > 1501 - 1024
     author.writer.close()
     assert len(store.recording("run-1").events) == 1501
+
+
+def test_what_is_offered_is_grouped_or_nothing_is_done(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agentloupe.store.writer.GROUP_EVENTS", 8)
+    author = Author(store, "run-1").started()
+    reads: list[Entry] = []
+    monkeypatch.setattr(author, "add", lambda entry, durability: reads.append(entry))
+    for _ in range(20):
+        author.clock()
+    reads = [entry for entry in reads if entry.drafts]
+    many = entries(reads[:10])
+    took_many = author.writer.offer(many.drafts, many.bodies)
+    assert took_many == store.url.startswith("memory"), "more than a group has to be settled at once"
+    few = entries(reads[10:15])
+    assert author.writer.offer(few.drafts, few.bodies)
+    author.writer.close()
+    recording = store.recording("run-1")
+    assert len(recording.events) == 1 + 5 + 10 * took_many
+    assert verify(recording).ok
+    with pytest.raises(StoreError, match="given up"):
+        author.writer.offer(few.drafts, few.bodies)
 
 
 def test_a_closed_writer_takes_nothing_more(store: Store) -> None:

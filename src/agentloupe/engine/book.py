@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass
 
 from agentloupe.ports import ambient
 from agentloupe.ports.protocols import RunWriter
@@ -13,10 +14,25 @@ __all__ = ["Book"]
 
 _HELD_ENTRIES, _HELD_BYTES = 1_000, 32_000_000
 _WAITING, _AT_ONCE = 1024, 64
-"""Entries that may wait; whoever reaches the bound writes them. So many are made at a time beside the program."""
+"""Entries that may wait; whoever goes beyond writes them. So many are made at a time beside the program."""
+_BEFORE_DROPPED = 16 * _WAITING
+"""Entries that may wait where values are dropped beyond: a burst of reads is no slow store."""
 _RETRY_MS = 2_000.0
 _PATIENCE = 10.0
 """A store that takes its time to fail (one that somebody else has locked) is asked again after so many times that time."""
+
+
+@dataclass(slots=True)
+class _Gap:
+    """Values of one name that are not kept, one after the other; made into an entry when it is written."""
+
+    made: Callable[[int], Entry]
+    count: int = 0
+    written: bool = False
+
+    def __call__(self) -> Entry:
+        self.written = True
+        return self.made(self.count)
 
 
 class Book:
@@ -25,22 +41,28 @@ class Book:
     Args:
         writer: the run's only writer.
         lock: held by whoever appends.
+        drops: where so many entries wait that whoever adds one would wait for the store, values of reads are not kept.
 
     Attributes:
         failed: the first error of the store.
         dropped: events that could be neither stored nor held back.
+        values_dropped: values that were not kept, since what waits was full.
         sequence: number of the last event that was appended, also where it is held back: it will get that number.
 
     What is stored is always a whole beginning of the run: once something had to be dropped, nothing but the end follows.
     """
 
-    def __init__(self, writer: RunWriter, lock: AbstractContextManager[object]) -> None:
+    def __init__(self, writer: RunWriter, lock: AbstractContextManager[object], *, drops: bool = False) -> None:
         self.writer = writer
+        self._drops = drops
+        self._bound = _BEFORE_DROPPED if drops else _WAITING
         self._lock = lock
         self._waiting: list[Entry | Callable[[], Entry]] = []
+        self._gaps: dict[tuple[str, str], _Gap] = {}
         self._reminded = False
         self.failed: BaseException | None = None
         self.dropped = 0
+        self.values_dropped = 0
         self.sequence = writer.head.sequence
         self._held: list[Entry] = []
         self._bytes = 0
@@ -50,33 +72,82 @@ class Book:
     def append(self, entry: Entry, *, hold: bool = True, last: bool = False) -> bool:
         """Appends an entry after everything that is held. `False`: it is not stored (yet)."""
         if self._waiting and hold:
-            entry = entries([*self._made(_WAITING), entry])
+            entry = entries([*self._made(), entry])
         elif self._waiting:
-            self._append(entries(self._made(_WAITING)))  # apart: it stays where the entry is refused
+            self._append(entries(self._made()))  # apart: it stays where the entry is refused
         return self._append(entry, hold=hold, last=last)
 
-    def wait(self, entry: Entry | Callable[[], Entry]) -> None:
-        """Has an entry written with whatever is appended next, or soon. One that is to be made is made then, and must not raise."""
+    def wait(self, entry: Entry | Callable[[], Entry]) -> bool:
+        """Has an entry written with whatever is appended next, or soon. One that is to be made is made then, and must not raise.
+
+        Returns `False`: it is not stored yet.
+        """
         if self._closed:
             self.dropped += 1
-            return
-        self._waiting.append(entry)
-        if len(self._waiting) >= _WAITING:
+            return False
+        self._gaps.clear()  # what is not kept from here on stands behind this entry
+        self._add(entry, self._bound)
+        return False
+
+    def drops(self) -> bool:
+        """Whether the value of a read is not kept now. The lock is held."""
+        while self._drops and len(self._waiting) >= self._bound:
+            if not self._offered():
+                return True
+        return False
+
+    def drop(self, name: tuple[str, str], made: Callable[[int], Entry]) -> None:
+        """Counts a value that is not kept. The lock is held.
+
+        Those of one name that come one after the other get one entry: `made` makes it from their number, and must not raise.
+        """
+        self.values_dropped += 1
+        gap = self._gaps.get(name)
+        if gap is None or gap.written:
+            gap = self._gaps[name] = _Gap(made)
+            self._add(gap, 2 * self._bound)
+        gap.count += 1
+
+    def _add(self, entry: Entry | Callable[[], Entry], most: int) -> None:
+        if len(self._waiting) >= most:
             self.append(Entry())
-        elif not self._reminded:
+        self._waiting.append(entry)
+        if not self._reminded:
             self._reminded = True
             self.writer.remind(self.write_waiting)
 
     def write_waiting(self) -> None:
-        """Writes what waits, some at a time, so that the program is not kept from its lock. Takes the lock."""
-        self._reminded = False
-        while self._waiting:
+        """Writes what waits, some at a time. Takes the lock, and does not keep the program from it while the store is slow."""
+        while True:
             with self._lock:
-                self._append(entries(self._made(_AT_ONCE)))
+                if not self._waiting:
+                    self._reminded = False
+                    return
+                if self._offered():
+                    continue
+            with suppress(Exception):  # whatever a store raises, the next append meets it
+                self.writer.flush()
+            with self._lock:
+                if self._waiting and not self._offered():
+                    self._append(entries(self._made(_AT_ONCE)))
 
-    def _made(self, most: int) -> list[Entry]:
-        """The first entries of those that wait, taken from them."""
-        taken, self._waiting = self._waiting[:most], self._waiting[most:]
+    def _offered(self) -> bool:
+        """Hands the first entries of those that wait to the store, if it takes them at once. The lock is held."""
+        some = self._made(_AT_ONCE)
+        entry = entries(some)
+        if not (self._held or self.dropped or self._closed):
+            with suppress(Exception):  # see `write_waiting`
+                if self.writer.offer(entry.drafts, entry.bodies):
+                    self.sequence += len(entry.drafts)
+                    return True
+                self._waiting[:0] = some
+                return False
+        self._append(entry)
+        return True
+
+    def _made(self, most: int | None = None) -> list[Entry]:
+        """The first entries of those that wait, or all of them, taken from them."""
+        taken, self._waiting = self._waiting[:most], [] if most is None else self._waiting[most:]
         return [one if isinstance(one, Entry) else one() for one in taken]
 
     def _append(self, entry: Entry, *, hold: bool = True, last: bool = False) -> bool:

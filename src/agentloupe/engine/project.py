@@ -26,9 +26,9 @@ from agentloupe.words.effects import FROM_OUTSIDE, NOT_DONE, OF_AN_END, is_open,
 from agentloupe.words.errors import Corrupt, Damaged
 from agentloupe.words.event import FINAL_TYPES, Event
 from agentloupe.words.exchange import answer_in
-from agentloupe.words.keeping import DIGEST_OF, DIGESTS, KEPT, only_digests
+from agentloupe.words.keeping import DIGEST_OF, DIGESTS, KEPT, VALUES_DROPPED, dropped_note, only_digests
 from agentloupe.words.quick import maker
-from agentloupe.words.run import COUNTED, Counts, Coverage, Engine, Label, Run, RunStatus
+from agentloupe.words.run import COUNTED, Counts, Coverage, Engine, Label, Run, RunStatus, coverage_left
 from agentloupe.words.step import Step, Trace
 
 __all__ = [
@@ -242,6 +242,8 @@ class Projector:
         if idx is None:
             idx = self._new_step(event, kind, event.name or kind)
         step = self._steps[idx]
+        if VALUES_DROPPED in event.attrs and event.copied_hash is None:
+            self._run["values_dropped"] += _whole_number(event.attrs[VALUES_DROPPED]) or 0
         if kind == "tool" and not self._lives_on(step, event):
             return
         self._dirty.add(idx)
@@ -441,6 +443,9 @@ class Projector:
             "hypothetical_from": self._hypothetical_from,
             "coverage_notes": tuple(self._coverage_notes),
         }
+        if lacking := said["values_dropped"]:  # also where the run has no end that says so
+            said["coverage"] = coverage_left(said["coverage"], missing=True)
+            said["coverage_notes"] = tuple(dict.fromkeys((*self._coverage_notes, dropped_note(lacking))))
         return _make_run(_run_fields(said))
 
 
@@ -519,6 +524,8 @@ def load_step(recording: Recording, step: Step, assemble: Callable[[bytes], Json
 
     A stream whose end nobody saw has no whole answer: `assemble` puts one together from the bytes that came.
     """
+    if lacking := _whole_number(step.attrs.get(VALUES_DROPPED)):
+        return replace(step, partial=dropped_note(lacking))
     if step.attrs.get(KEPT) == DIGESTS:
         return replace(step, partial=step.partial or only_digests(recording.events).removeprefix("of its values "))
     try:

@@ -34,6 +34,7 @@ from agentloupe.words.call import Attrs, Call, Kind, Outcome, OutcomeStatus
 from agentloupe.words.canonical import Json, digest, dumps, key_of
 from agentloupe.words.effects import HALF_DONE
 from agentloupe.words.errors import EffectRefused, LoupeError, Unrecordable
+from agentloupe.words.keeping import VALUES_DROPPED, dropped_note
 from agentloupe.words.run import Coverage
 from agentloupe.words.trace import TRACESTATE, TraceContext
 
@@ -49,6 +50,7 @@ _NO_SECRETS = frozenset({"rules", "packages"})
 """Bodies of `run.started` that hold nothing of a user's."""
 _SAID = frozenset({"state", "check"})  # said by the program, not done: they take no time
 _PLAIN_READS = frozenset({"clock", "random", "id"})
+_READS = _PLAIN_READS | {"env"}
 
 
 def idempotency_key(scope: str, name: str, key: str, occurrence: int) -> str:
@@ -70,6 +72,7 @@ class Recorder:
         scope: what write effects' keys are made from: the task id, or the run id.
         strict: an unrecordable value raises.
         refuse_writes: a write effect whose intent cannot be stored is refused.
+        drops_values: where what waits to be stored is full, values of cheap reads are not kept; else the program waits.
         passes_trace_on: requests to models carry the trace of their step.
         schedule: of the run, which is told here; `None`: outcomes are taken as they come.
     """
@@ -85,6 +88,7 @@ class Recorder:
         scope: str,
         strict: bool = False,
         refuse_writes: bool = True,
+        drops_values: bool = False,
         passes_trace_on: bool = False,
         schedule: Schedule | None = None,
     ) -> None:
@@ -109,7 +113,7 @@ class Recorder:
         self._going_on: dict[str, Perform] = {}
         self._streams: dict[str, Perform] = {}
         self._lock = plain.RLock()
-        self._book = Book(writer, self._lock)
+        self._book = Book(writer, self._lock, drops=drops_values)
         self._scheduled = schedule is not None and not schedule.closed
         self._lanes = {"0"}
 
@@ -435,7 +439,12 @@ class Recorder:
         self._book.check()
         if self._book.failed is not None:
             self._covered.lower("lossy", f"the store failed meanwhile ({error_name(self._book.failed)})")
-        attrs: dict[str, Json] = {**facts, "coverage": self._covered.level, "dropped": self._book.dropped}
+        attrs: dict[str, Json] = {**facts, "dropped": self._book.dropped}
+        if lacking := self._book.values_dropped:
+            attrs[VALUES_DROPPED] = lacking
+            self._covered.lower("limited_replay", dropped_note(lacking))
+            self._say("full", f"run {self.run_id}: {dropped_note(lacking)}; a replay lacks them")
+        attrs["coverage"] = self._covered.level
         if self._covered.notes:
             attrs["coverage_notes"] = [scrub_text(note, self.rules) for note in self._covered.notes]
         return attrs
@@ -609,10 +618,13 @@ class Recorder:
         with self._lock:
             self._going_on.pop(turn.place.call_id, None)
             self._streams.pop(turn.place.call_id, None)
+            if call.cheap and status == "ok" and self._dropped(turn):
+                return
             rest = None if turn.arriving is None else self._rest_of_stream(turn, turn.arriving, attrs)
             text = text if clean.value is output else None
             closed = self._scribe.closed(call, turn.place, turn.key, outcome, ambient.now(), text=text)
-            stored = self._book.append(closed if rest is None else entries([rest, closed]))
+            keep = self._book.wait if call.cheap else self._book.append
+            stored = keep(closed if rest is None else entries([rest, closed]))
             if call.kind == "llm" and (status == "ok" or attrs.get("finish_reason")):
                 number = self._book.sequence if stored else None
                 self._watch.answered(clean.value, call.input, number, turn.place.lane)
@@ -620,6 +632,17 @@ class Recorder:
             reach("effect.after_outcome")
         if self._book.failed is not None:
             self._check_book()
+
+    def _dropped(self, turn: Turn) -> bool:
+        """Whether the value of a read is not kept, since it would have to wait for the store. The lock is held."""
+        call = turn.call
+        if call.kind not in _READS or not self._book.drops():
+            return False
+        at = ambient.now()
+        self._book.drop(
+            (call.kind, call.name), lambda count: self._scribe.dropped(call, turn.place, turn.key, count, at)
+        )
+        return True
 
     def _late(self, call: Call) -> None:
         self._say("late", f"run {self.run_id} has ended: the end of call {call.name!r} is kept out of it")
@@ -633,7 +656,7 @@ class Recorder:
             with self._lock:
                 if self._over:
                     self._late(turn.call)
-                elif turn.recorded:
+                elif turn.recorded and not self._dropped(turn):
                     self._book.wait(partial(self._made_of_read, turn, value, ambient.now()))
             if self._book.failed is not None:
                 self._check_book()

@@ -34,7 +34,7 @@ from agentloupe.words.call import OWN_WORK, Attrs, Call, Outcome, OutcomeStatus
 from agentloupe.words.canonical import Json, key_of
 from agentloupe.words.effects import NOT_DONE
 from agentloupe.words.errors import ReplayMismatch, ResumeRefused
-from agentloupe.words.keeping import keeps_digests, only_digests
+from agentloupe.words.keeping import dropped_note, dropped_values, keeps_digests, only_digests
 
 __all__ = ["Resumer", "check_answered", "check_resumable", "open_intents"]
 
@@ -78,6 +78,9 @@ def check_resumable(tape: Tape) -> None:
     if keeps_digests(tape.recording.events):
         hint = "start it anew: what it has done is told by `agentloupe show`"
         raise _refused(run_id, only_digests(tape.recording.events), "digest_only", hint)
+    if lacking := dropped_values(tape.recording.events):
+        hint = "start it anew: what it has done is told by `agentloupe show`"
+        raise _refused(run_id, dropped_note(lacking), "limited", hint)
     if tape.finished is not None:
         status = tape.finished.attrs.get("status")
         hint = "fork it from a step, or from the start, to run it again"
@@ -249,7 +252,7 @@ class Resumer(Recorder):
         declared: names of the tools that the program has declared, asked when it matters.
         attempt: what is said of the new attempt.
         mode: how much of the program's order is waited for; stuck_after: see `ruling.Settings`.
-        strict, refuse_writes, passes_trace_on: see `Recorder`.
+        strict, refuse_writes, drops_values, passes_trace_on: see `Recorder`.
 
     Attributes:
         kept: the tape, being followed.
@@ -273,6 +276,7 @@ class Resumer(Recorder):
         stuck_after: float = STUCK_AFTER,
         strict: bool = False,
         refuse_writes: bool = True,
+        drops_values: bool = False,
         passes_trace_on: bool = False,
     ) -> None:
         # First the order of the tape; inputs of what is new come as they come.
@@ -287,6 +291,7 @@ class Resumer(Recorder):
             scope=_scope_of(tape),
             strict=strict,
             refuse_writes=refuse_writes,
+            drops_values=drops_values,
             passes_trace_on=passes_trace_on,
             schedule=schedule,
         )

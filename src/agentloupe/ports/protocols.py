@@ -244,6 +244,13 @@ class RunWriter(Protocol):
         """
         ...
 
+    def offer(self, drafts: Sequence[Draft], bodies: Sequence[Body] = ()) -> bool:
+        """Groups the events, like `append`, if that can be done without waiting for anything; `False`: nothing was done.
+
+        Raises like `append`.
+        """
+        ...
+
     def remind(self, collect: Callable[[], None]) -> None:
         """Calls `collect` once, within 50 ms and before the next flush, so that what grows meanwhile is told in one.
 

@@ -16,6 +16,7 @@ from agentloupe.words.call import NO_ATTRS, Attrs, Call, Outcome
 from agentloupe.words.canonical import Json, key_of
 from agentloupe.words.effects import NOT_DONE
 from agentloupe.words.event import SCHEMA_VERSION, Draft
+from agentloupe.words.keeping import VALUES_DROPPED
 from agentloupe.words.trace import SAMPLED, TraceContext
 
 __all__ = ["Entry", "Scribe", "Started", "entries"]
@@ -222,6 +223,11 @@ class Scribe:
         kind = _CLOSING[call.kind][0]
         draft = self._of(call, where, kind, at, input_key=key, output_digest=packed.digest, attrs=call.attrs)
         return Entry((draft,), tuple(packed.bodies))
+
+    def dropped(self, call: Call, where: Place, key: str, count: int, at: str) -> Entry:
+        """So many plain reads like this one, the first of them, whose values are not kept: one event in place of theirs."""
+        attrs = {**call.attrs, VALUES_DROPPED: count}
+        return Entry((self._of(call, where, _CLOSING[call.kind][0], at, input_key=key, attrs=attrs),))
 
     def denied(self, call: Call, where: Place, key: str, why: str, at: str) -> Entry:
         """A tool call that was not allowed to run."""

@@ -25,6 +25,8 @@
     support = "digest_only"
     [samples]                         # agents with a share of their own, by name
     triage = 0.1
+    [recording]
+    when_full = "wait"                # LOUPE_RECORDING_WHEN_FULL; or "drop_bodies": where the queue of cheap reads is full
     [live]                            # tools that a fork may run live, each with its reason
     calculate = "pure arithmetic"
     [server]                          # limits of `agentloupe serve`, see `ports.serving`
@@ -57,6 +59,7 @@ from agentloupe.words.jsontext import Json, JsonFault, loads
 from agentloupe.words.keeping import Profile, read_profile, read_share
 
 __all__ = [
+    "RECORDING_READERS",
     "EndpointSettings",
     "ModelSettings",
     "Settings",
@@ -69,6 +72,7 @@ __all__ = [
 ]
 
 WriteWithoutStore = Literal["refuse", "allow"]
+WhenFull = Literal["wait", "drop_bodies"]
 
 _MARKERS = ("loupe.toml", "pyproject.toml", ".git")
 _NO_NAMES: Mapping[str, str] = {}
@@ -107,6 +111,7 @@ class Settings:
         secret_fields, secret_keep, secret_patterns: the workspace's own rules of secret removal.
         profile: what is kept of values; `profiles`: of agents that have one of their own, by name.
         sample: the share of runs that are kept by their profile; `samples`: of agents that have one of their own, by name.
+        when_full: whether the program waits where the queue of cheap reads is full, or their values are not kept.
         redact_fields, redact_keep, redact_patterns: what the profile `redacted` removes besides the built-in shapes.
         digest_key_file: holds the key by which values that are not kept are digested; `None`: not by a key.
         live: tools that a fork may run live, with the reason.
@@ -142,6 +147,7 @@ class Settings:
     profiles: Mapping[str, Profile] = field(default_factory=dict[str, Profile])
     sample: float = 1.0
     samples: Mapping[str, float] = field(default_factory=dict[str, float])
+    when_full: WhenFull = "wait"
     redact_fields: tuple[str, ...] = ()
     redact_keep: tuple[str, ...] = ()
     redact_patterns: Mapping[str, str] = field(default_factory=lambda: _NO_NAMES)
@@ -262,7 +268,9 @@ def _read_table(path: Path, table: Mapping[str, Any]) -> dict[str, Any]:
         elif name == "live" and isinstance(value, dict):
             found["live"] = _texts_by_name(path, name, value)
         elif name == "server" and isinstance(value, dict):
-            found["server"] = _server(path, cast("Mapping[str, Any]", value))
+            found["server"] = _named(path, name, cast("Mapping[str, Any]", value), SERVER_READERS)
+        elif name == "recording" and isinstance(value, dict):
+            found |= _named(path, name, cast("Mapping[str, Any]", value), RECORDING_READERS)
         elif name == "endpoints" and isinstance(value, dict):
             found["endpoints"] = {n: _endpoint(path, n, v) for n, v in cast("Mapping[str, Any]", value).items()}
         elif name in _READERS:
@@ -307,13 +315,15 @@ def _rules(path: Path, table_name: str, table: Mapping[str, Any]) -> dict[str, A
     return found
 
 
-def _server(path: Path, table: Mapping[str, Any]) -> dict[str, Any]:
+def _named(
+    path: Path, table_name: str, table: Mapping[str, Any], readers: Mapping[str, Callable[[Any], Any]]
+) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in table.items():
-        where = f"{_at(path, name)}: server.{name}"
-        if name not in SERVER_READERS:
-            raise ConfigError(f"{where} is unknown", hint=f"known: {', '.join(SERVER_READERS)}")
-        found[name] = _checked(where, SERVER_READERS[name], value)
+        where = f"{_at(path, name)}: {table_name}.{name}"
+        if name not in readers:
+            raise ConfigError(f"{where} is unknown", hint=f"known: {', '.join(readers)}")
+        found[name] = _checked(where, readers[name], value)
     return found
 
 
@@ -428,13 +438,18 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
 }
 
 
+RECORDING_READERS: Mapping[str, Callable[[Any], Any]] = {"when_full": _one_of("wait", "drop_bodies")}
+"""What the table `recording` may set."""
+
+
 def _known() -> str:
-    return ", ".join(sorted((*_READERS, *_RULES, "profiles", "samples", "live", "endpoints", "server")))
+    return ", ".join(sorted((*_READERS, *_RULES, "profiles", "samples", "recording", "live", "endpoints", "server")))
 
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
     """Variables of other parts of Loupe (`LOUPE_SESSION` ...) are not settings and are passed over."""
-    return _from_variables(environ, "LOUPE_", _READERS)
+    recording = _from_variables(environ, "LOUPE_RECORDING_", RECORDING_READERS)
+    return {**_from_variables(environ, "LOUPE_", _READERS), **recording}
 
 
 def _of_server(environ: Mapping[str, str]) -> dict[str, Any]:

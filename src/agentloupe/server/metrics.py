@@ -134,6 +134,10 @@ HELP: Final[Mapping[str, tuple[str, str]]] = {
         "Of those, runs that do not say which code and packages they ran on.",
     ),
     "loupe_recent_effects_without_receipt": ("gauge", "Of those, effects that began and whose outcome nobody saw."),
+    "loupe_recent_values_dropped": (
+        "gauge",
+        "Of those, values of clock, chance, ids and environment that were not kept, since the queue of what waits was full.",
+    ),
     "loupe_recent_forks": ("gauge", "Of those, forks."),
     "loupe_recent_fork_misses": ("gauge", "Misses of those forks."),
     "loupe_recent_cost": (

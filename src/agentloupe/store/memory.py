@@ -417,6 +417,11 @@ class _MemoryWriter:
             raise StoreError(f"run {self.run_id} was given up by this writer", reason="closed")
         self._append(drafts, bodies)
 
+    def offer(self, drafts: Sequence[Draft], bodies: Sequence[Body] = ()) -> bool:
+        """See `ports.RunWriter.offer`. Memory takes everything at once."""
+        self.append(drafts, bodies)
+        return True
+
     def remind(self, collect: Callable[[], None]) -> None:
         """Nothing is lost by waiting: memory goes with the process."""
 

@@ -127,6 +127,19 @@ class SqliteWriter:
         if self._waiting or self._bytes:
             self._flusher.wake(self)
 
+    def offer(self, drafts: Sequence[Draft], bodies: Sequence[Body] = ()) -> bool:
+        """See `ports.RunWriter.offer`."""
+        self._check_process()
+        if not self._lock.acquire(blocking=False):
+            return False
+        try:
+            done = self._append(drafts, bodies, "grouped")
+        finally:
+            self._lock.release()
+        if done:
+            self._flusher.wake(self)
+        return done
+
     def _append(
         self, drafts: Sequence[Draft], bodies: Sequence[Body], durability: Durability, *, settles: bool = False
     ) -> bool:

@@ -40,6 +40,7 @@ from agentloupe.words.canonical import Json
 from agentloupe.words.dialects import Form, form_in, form_of, hosted_tools
 from agentloupe.words.errors import Corrupt, ForkRefused, LoupeError, RunNotFound, UsageError
 from agentloupe.words.exchange import answer_in
+from agentloupe.words.keeping import dropped_note, dropped_values
 from agentloupe.words.run import Engine, Run
 from agentloupe.words.turns import DIALECTS
 
@@ -548,6 +549,13 @@ def _engine(wishes: ForkWishes, agent: object, cut: Cut) -> Literal["own", "gene
             f"not all of this run went through the boundary, running its code might do that for real: {told}",
             hint=f"{way_back(cut.tape)}; or use the generic loop (--engine generic)",
             reason="control_flow",
+        )
+    lacking = dropped_values([event for event in cut.recording.events if event.sequence < cut.sequence])
+    if engine == "own" and lacking:
+        raise ForkRefused(
+            f"its code cannot be brought to this step: {dropped_note(lacking)}",
+            hint="fork it from an earlier step, or use the generic loop (--engine generic)",
+            reason="limited",
         )
     return engine
 

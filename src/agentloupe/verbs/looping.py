@@ -116,7 +116,14 @@ def _recorder(store: Store, run_id: str, settings: Settings, kept: Keeping) -> R
 
     writer = store.start(run_id, project.Projector, owner=this_process())
     scribe = kept.scribe(ambient.arrived())
-    return Recorder(writer, scribe, rules=kept.rules, scope=run_id, passes_trace_on=settings.pass_trace_on)
+    return Recorder(
+        writer,
+        scribe,
+        rules=kept.rules,
+        scope=run_id,
+        drops_values=settings.when_full == "drop_bodies",
+        passes_trace_on=settings.pass_trace_on,
+    )
 
 
 def _drive(loop: Loop, request: dict[str, Json], recorder: Recorder) -> None:

@@ -46,7 +46,14 @@ from agentloupe.verbs.replaysession import ReplayOpener, Strays
 from agentloupe.verbs.sessions import settings_here
 from agentloupe.words.canonical import Json
 from agentloupe.words.errors import Damaged, LoupeError, NotRebuildable, ReplayMismatch, ReplayRefused, VersionUnknown
-from agentloupe.words.keeping import keeps_digests, only_digests, without_answers
+from agentloupe.words.keeping import (
+    VALUES_DROPPED,
+    dropped_note,
+    dropped_values,
+    keeps_digests,
+    only_digests,
+    without_answers,
+)
 from agentloupe.words.seal import Fault
 
 __all__ = [
@@ -221,6 +228,10 @@ def _checked(tape: Tape, wishes: Wishes) -> Tape | ReplayReport:
         raise _refused(tape, "digest_only", only_digests(recording.events), without_answers(recording.events))
     if tape.started.attrs.get("engine") == "imported":
         raise _refused(tape, "trace_only", "it was imported: another program ran it", "fork it instead")
+    lacking = dropped_values(recording.events) if tape.finished is None or VALUES_DROPPED in tape.finished.attrs else 0
+    if lacking:
+        hint = 'record it again with when_full = "wait" ([recording] in the settings)'
+        raise _refused(tape, "limited", dropped_note(lacking), hint)
     if tape.finished is None:
         if wishes.until_failure:
             return tape

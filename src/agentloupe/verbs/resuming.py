@@ -307,6 +307,7 @@ def _resumer(writer: RunWriter, tape: Tape, argv: Sequence[str] | None) -> Resum
         stuck_after=settings.stuck_after,
         strict=settings.strict,
         refuse_writes=settings.write_without_store == "refuse",
+        drops_values=settings.when_full == "drop_bodies",
         passes_trace_on=settings.pass_trace_on,
     )
 

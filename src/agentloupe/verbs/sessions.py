@@ -136,6 +136,9 @@ class _NoWriter:
     def append(self, drafts: object, bodies: object = (), durability: object = "commit") -> None:
         raise self._why
 
+    def offer(self, drafts: object, bodies: object = ()) -> bool:
+        raise self._why
+
     def remind(self, collect: object) -> None:
         """There is nothing to tell."""
 
@@ -226,6 +229,7 @@ class RecordOpener:
             scope=scope,
             strict=strict,
             refuse_writes=settings.write_without_store == "refuse",
+            drops_values=settings.when_full == "drop_bodies",
             passes_trace_on=settings.pass_trace_on,
             schedule=opening.schedule or new_schedule(settings),
         )

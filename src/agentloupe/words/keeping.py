@@ -15,7 +15,10 @@ __all__ = [
     "KEPT",
     "PROFILES",
     "SAMPLED_OUT",
+    "VALUES_DROPPED",
     "Profile",
+    "dropped_note",
+    "dropped_values",
     "in_sample",
     "keeps_digests",
     "only_digests",
@@ -41,6 +44,9 @@ DIGEST_OF: Final = "digest_of_"
 
 SAMPLED_OUT: Final = "sampled_out"
 """Fact of a run that would have been kept by its profile and was left out by the share that is (`sample`)."""
+VALUES_DROPPED: Final = "values_dropped"
+"""Fact of a read that stands for so many of its kind and name of which no value was kept, since what waited to be stored had
+reached its bound; and of the run's end: how many in all."""
 _DIGITS: Final = 13
 """Hexadecimal digits of a digest that place a run between 0 and 1: as many as a float holds."""
 
@@ -103,6 +109,18 @@ def keeps_digests(events: Sequence[Event]) -> bool:
 def was_sampled_out(events: Sequence[Event]) -> bool:
     """Whether that is so since the run was not among the share that is kept."""
     return bool(events) and events[0].attrs.get(SAMPLED_OUT) is True
+
+
+def dropped_values(events: Sequence[Event]) -> int:
+    """How many values of reads were not kept among these events, those of a run's end left out."""
+    told = (event.attrs.get(VALUES_DROPPED) for event in events if event.kind is not None)
+    return sum(count for count in told if isinstance(count, int))
+
+
+def dropped_note(count: int) -> str:
+    """What is said of a run that lacks so many values."""
+    values = "1 value" if count == 1 else f"{count:,} values"
+    return f"{values} of clock, chance, ids or environment dropped: the queue was full (when_full = drop_bodies)"
 
 
 def only_digests(events: Sequence[Event]) -> str:

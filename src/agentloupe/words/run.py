@@ -91,6 +91,7 @@ class Run:
         coverage, coverage_notes: what was and was not recorded.
         error: class and short message of the failure, if the run failed. No payload.
         open_effects: effects that were begun and of which nobody has noted what became of them.
+        values_dropped: values of reads that were not kept, since what waited to be stored had reached its bound.
         elsewhere: it was taken from a file before it had ended, and no process of this store's has taken it over.
     """
 
@@ -131,6 +132,7 @@ class Run:
     head: str | None = None
     owner: Owner | None = None
     elsewhere: bool = False
+    values_dropped: int = 0
 
 
 def coverage_left(said: Coverage, *, erased: bool = False, missing: bool = False) -> Coverage:

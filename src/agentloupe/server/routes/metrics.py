@@ -79,6 +79,7 @@ def _of_recent(here: Context) -> Iterator[Sample]:
     yield Sample("loupe_recent_runs", len(runs))
     yield Sample("loupe_recent_runs_without_snapshot", sum(not snapshot for snapshot, _ in looked))
     yield Sample("loupe_recent_effects_without_receipt", sum(unseen for _, unseen in looked))
+    yield Sample("loupe_recent_values_dropped", sum(run.values_dropped for run in runs))
     yield Sample("loupe_recent_forks", len(forks))
     yield Sample("loupe_recent_fork_misses", sum(run.counts.miss for run in forks))
     yield Sample("loupe_recent_cost", float(sum(known, Decimal(0))))

@@ -12,7 +12,15 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from agentloupe.ports.serving import SERVER_READERS, ServerSettings
-from agentloupe.ports.settings import EndpointSettings, Settings, load, model_settings, places_of_model, variable
+from agentloupe.ports.settings import (
+    RECORDING_READERS,
+    EndpointSettings,
+    Settings,
+    load,
+    model_settings,
+    places_of_model,
+    variable,
+)
 from agentloupe.server.context import Context, Here
 from agentloupe.server.reply import reply
 from agentloupe.server.schemas import settings as schemas
@@ -93,7 +101,8 @@ def _document(here: Context) -> dict[str, Any]:
 
 def _general(files: SettingsFiles, found: Settings) -> list[dict[str, Any]]:
     defaults = {f.name: f.default for f in fields(Settings)}
-    return [_item(files, "", name, getattr(found, name), defaults[name]) for name in schemas.GENERAL]
+    named = [*(("", name) for name in schemas.GENERAL), *(("recording", name) for name in RECORDING_READERS)]
+    return [_item(files, table, name, getattr(found, name), defaults[name]) for table, name in named]
 
 
 def _server(files: SettingsFiles, found: ServerSettings) -> list[dict[str, Any]]:

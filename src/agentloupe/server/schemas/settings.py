@@ -8,7 +8,7 @@ from typing import Final, Literal
 from pydantic import Field
 
 from agentloupe.ports.serving import SERVER_READERS
-from agentloupe.ports.settings import Settings
+from agentloupe.ports.settings import RECORDING_READERS, Settings
 from agentloupe.server.schemas.common import Document, Json
 
 __all__ = ["GENERAL", "PricesBody", "SettingsBody", "SettingsDocument"]
@@ -16,10 +16,14 @@ __all__ = ["GENERAL", "PricesBody", "SettingsBody", "SettingsDocument"]
 _RULES: Final = frozenset(
     f"{table}_{name}" for table in ("secret", "redact") for name in ("fields", "keep", "patterns")
 )
-_APART: Final = _RULES | {"profiles", "samples", "live", "endpoints", "server"}
+_APART: Final = _RULES | {"profiles", "samples", "live", "endpoints", "server", *RECORDING_READERS}
 GENERAL: Final = tuple(f.name for f in fields(Settings) if f.default is not MISSING and f.name not in _APART)
 """Settings that are one value each. The store that is served is told elsewhere; tables have lists of their own."""
-_NAMES: Final = (*GENERAL, *(f"server.{name}" for name in SERVER_READERS))
+_NAMES: Final = (
+    *GENERAL,
+    *(f"recording.{name}" for name in RECORDING_READERS),
+    *(f"server.{name}" for name in SERVER_READERS),
+)
 
 
 class Setting(Document):

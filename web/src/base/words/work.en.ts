@@ -186,6 +186,7 @@ export const work = {
   'setup.say.anchors': 'File of signed checkpoints that runs are held against.',
   'setup.say.anchor_key': 'File of the public key that the checkpoints are signed with.',
   'setup.say.sample': 'Which share of the runs is kept by its profile, 0 to 1; of the others digests are kept.',
+  'setup.say.when_full': 'Where the queue of cheap reads is full: wait for the store, or drop their values.',
   'setup.say.profile': 'What is kept of values: all, all but personal data, or only digests.',
   'setup.say.digest_key_file': 'File of the key by which values that are not kept are digested.',
   'setup.say.max_body': 'The largest request.',

@@ -181,6 +181,7 @@ export const work = {
   'setup.say.anchors': '已签名检查点的文件，运行与其核对。',
   'setup.say.anchor_key': '检查点签名所用公钥的文件。',
   'setup.say.sample': '按其保留方式保存的运行所占的比例（0 到 1）；其余运行仅保留摘要。',
+  'setup.say.when_full': '轻量读取的队列已满时：等待存储，或丢弃这些值。',
   'setup.say.profile': '保留值的多少：全部、除个人数据外的全部，或仅摘要。',
   'setup.say.digest_key_file': '密钥文件，未保留的值用它计算摘要。',
   'setup.say.max_body': '最大的请求。',

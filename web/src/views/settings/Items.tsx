@@ -20,6 +20,7 @@ const SAID: Readonly<Record<Name, WordKey>> = {
   profile: 'setup.say.profile',
   sample: 'setup.say.sample',
   digest_key_file: 'setup.say.digest_key_file',
+  'recording.when_full': 'setup.say.when_full',
   'server.max_body': 'setup.say.max_body',
   'server.max_upload': 'setup.say.max_upload',
   'server.max_depth': 'setup.say.max_depth',
