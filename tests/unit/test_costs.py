@@ -38,6 +38,11 @@ AT = "2026-01-01T00:00:00.000000Z"
         ({"prompt_tokens": 0, "completion_tokens": 0}, Tokens(0, 0)),
         ({"input_tokens": 7, "output_tokens": 2, "input_tokens_details": {"cached_tokens": 3}}, Tokens(4, 2, 3)),
         ({"input_tokens": 7, "output_tokens": 2, "cache_creation_input_tokens": 9}, Tokens(7, 2, 0, 9)),
+        ({"inputTokens": 7, "outputTokens": 2, "totalTokens": 9}, Tokens(7, 2)),
+        (
+            {"inputTokens": 7, "outputTokens": 2, "cacheReadInputTokens": 4, "cacheWriteInputTokens": 3},
+            Tokens(7, 2, 4, 3),
+        ),
         ({"prompt_tokens": 7, "completion_tokens": 2, "prompt_cache_hit_tokens": 6}, Tokens(1, 2, 6)),
         ({"prompt_tokens": 7, "completion_tokens": 2, "prompt_tokens_details": None}, Tokens(7, 2)),
         ({**USAGE, "prompt_tokens_details": {"audio_tokens": 4}}, Tokens(1000, 100, audio_in=4)),
@@ -100,6 +105,27 @@ def test_the_same_model_costs_what_its_provider_asks() -> None:
     assert table.cost(model, dict(USAGE), at=AT, provider="groq") == table.cost(
         model, dict(USAGE), at=AT, provider="api.groq.com"
     )
+
+
+@pytest.mark.parametrize(
+    ("model", "same"),
+    [
+        ("anthropic.claude-3-5-sonnet-20240620-v1:0", "claude-3-5-sonnet-20240620"),
+        ("us.anthropic.claude-3-5-sonnet-20240620-v1:0", "claude-3-5-sonnet-20240620"),
+        ("anthropic.claude-3-5-sonnet-20240620-mini", None),
+        ("my-claude-3-5-sonnet-20240620", None),
+        (
+            "arn:aws:bedrock:us-east-1:1:inference-profile/us.anthropic.claude-3-5-sonnet-20240620-v1:0",
+            "claude-3-5-sonnet-20240620",
+        ),
+    ],
+)
+def test_names_of_bedrock_have_a_maker_and_a_region_in_front(model: str, same: str | None) -> None:
+    host = "bedrock-runtime.us-east-1.amazonaws.com"
+    usage: Any = {"inputTokens": 1000, "outputTokens": 10}
+    cost = PriceTable().cost(model, usage, provider=host)
+    assert cost == (None if same is None else PriceTable().cost(same, usage, provider=host))
+    assert (cost is None) == (same is None)
 
 
 def test_own_prices_beat_the_library() -> None:

@@ -11,8 +11,10 @@ import anthropic
 import pytest
 
 import agentloupe as loupe
+from agentloupe.providers.endpoint import Endpoint
 from agentloupe.providers.loopback import HttpReply, HttpRequest, json_reply, serve
 from agentloupe.verbs.replaying import replay
+from agentloupe.words.dialects import message_in
 from tests.bedrock_support import KIND, chunk, claude, events_in, failure, meant, nova
 from tests.stream_support import answer_of, http_client, model_step, playing, stored_bytes
 
@@ -103,6 +105,19 @@ def test_a_stream_in_frames_comes_back_event_by_event(url: str, seen: list[HttpR
     report = replay(done.run_id, agent)
     assert report.passed, report.text()
     assert len(seen) == 1
+
+
+def test_the_plain_loop_goes_on_behind_a_stream_in_frames(url: str, seen: list[HttpRequest]) -> None:
+    """What was streamed in frames is an Anthropic message, so another endpoint of that form can be asked in its place."""
+    parent = loupe.record(agent_of(url, stream=True, asynchronous=False))
+    (made,) = loupe.fork(
+        parent.run_id, from_step=1, engine="generic", provider=Endpoint(f"{url}/v1"), system_prompt="Be brief."
+    ).runs
+    assert made.status == "ok", made.error
+    assert [request.path for request in seen] == ["/model/anthropic.m/invoke-with-response-stream", "/v1/messages"]
+    asked = json.loads(seen[-1].body)
+    assert (asked["system"], asked["messages"]) == ("Be brief.", [{"role": "user", "content": "hi"}])
+    assert message_in(answer_of(parent.run_id)) == message_in(answer_of(made.id))
 
 
 def told_by(client_class: str, url: str) -> Any:

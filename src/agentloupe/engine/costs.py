@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
@@ -324,28 +324,34 @@ def _library_model(model: str, provider: str | None) -> tuple[Any, Any] | None:
             found = snapshot.find_provider_model(name, None, who, host)
         except LookupError:
             continue
-        if _really(name.lower(), found[1]):
+        if _really(name.lower(), *found):
             return found
     return None
 
 
-def _really(name: str, model: Any) -> bool:
-    """Whether a name is this model and not one that begins like it: what follows must be a version."""
+def _really(name: str, its_provider: Any, model: Any) -> bool:
+    """Whether a name is this model and not one that begins like it: what follows must be a version.
+
+    Before the names of Bedrock may stand who made the model, and a region: `us.anthropic.NAME`.
+    """
     literals = [str(model.id).lower(), *_literals(model.match)]
-    tails = (name[len(text) :] for text in literals if name.startswith(text))
+    tails = [name[len(text) :] for text in literals if name.startswith(text)]
+    if its_provider.id == "aws":
+        parts = [name.partition(text) for text in _literals(model.match, ("contains", "ends_with"))]
+        tails += [tail for before, text, tail in parts if text and before[-1:] in ("", ".")]
     return any(_VERSION_TAIL.fullmatch(tail) for tail in tails)
 
 
-def _literals(clause: Any) -> list[str]:
+def _literals(clause: Any, kinds: Sequence[str] = ("equals", "starts_with")) -> list[str]:
     """Texts that names are compared with, in a clause of the library and those inside it."""
     found: list[str] = []
-    for name in ("equals", "starts_with"):
+    for name in kinds:
         text = getattr(clause, name, None)
         if isinstance(text, str):
             found.append(text.lower())
     for name in ("or_", "and_"):
         for inner in cast("list[Any]", getattr(clause, name, None) or []):
-            found += _literals(inner)
+            found += _literals(inner, kinds)
     return found
 
 
