@@ -1,13 +1,16 @@
-"""Recorders that stand around a client's calls: vcrpy and cassetter at HTTP, agent-rewind at the SDK's method.
+"""Recorders that stand around a client's calls: vcrpy and cassetter at HTTP, agent-rewind and rewind-agent at the SDK's method.
 
 How they differ from us, and from each other:
 
 - vcrpy and cassetter keep everything in memory and write one file at the end; agent-rewind writes and flushes a line for
-  each call, as soon as it has the answer (no fsync). `rows/killed.py` measures what that means.
+  each call, as soon as it has the answer (no fsync); rewind-agent writes two files and commits twice. `rows/killed.py`
+  measures what that means.
 - vcrpy and cassetter match by method and address as they come, which answers any request to an address with the next
-  answer recorded for it; both can compare bodies. agent-rewind compares a digest of the whole request, always.
+  answer recorded for it; both can compare bodies. agent-rewind compares a digest of the whole request, always; rewind-agent
+  compares nothing.
 - None of them proves on replay that what it serves is what was recorded.
-- cassetter removes known headers and fields by itself; agent-rewind and vcrpy remove nothing unless told to.
+- cassetter removes known headers and fields by itself, rewind-agent known fields; agent-rewind and vcrpy remove nothing
+  unless told to.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from bench.peers import Absent, load
+from bench.peers import Absent, load, rewinding
 
 Asks = Callable[[], int]
 Opened = Callable[[Path], contextlib.AbstractContextManager[object]]
@@ -116,6 +119,12 @@ def rewind() -> Cassettes:
     )
 
 
+def rewind_agent() -> Cassettes:
+    """rewind-agent, in its direct mode. Raises `Absent`."""
+    load("rewind_agent")
+    return Cassettes("rewind-agent (nothing)", rewinding.recording, rewinding.replaying, rewinding.kept)
+
+
 @cache
 def _rewound() -> Any:
     """The SDK's method as agent-rewind patches it."""
@@ -138,6 +147,7 @@ _ALL: dict[str, tuple[str, Callable[[], Cassettes]]] = {
     "cassetter": (_named("cassetter", _URL), lambda: cassetter(_URL)),
     "cassetter+body": (_named("cassetter", (*_URL, "json_body")), lambda: cassetter((*_URL, "json_body"))),
     "agent-rewind": ("agent-rewind (whole request)", rewind),
+    "rewind-agent": ("rewind-agent (nothing)", rewind_agent),
 }
 LABELS = {name: label for name, (label, _) in _ALL.items()}
 """What they are called in figures, by name."""

@@ -74,8 +74,8 @@ def _tell(found: Found, talk: Talk, taken: dict[str, Sample]) -> None:
                 there,
                 Peer("our transport under the SDK", taken["transport"].rate),
             ),
-            note="digests of every request and answer checked; agent-rewind and tracefork compare a digest of each request, none "
-            "one of an answer; opening is inside for the others, apart for us",
+            note="digests of every request and answer checked; agent-rewind and tracefork compare a digest of each request, "
+            "rewind-agent nothing, and none of them looks at answers; opening is inside for the others, apart for us",
         ),
         Figure(
             row="client_replay",

@@ -12,14 +12,14 @@ from bench import clients
 from bench.agents import conversations, model_and_tool, recorded
 from bench.context import Context
 from bench.figures import Figure, Found, Peer, beside
-from bench.peers import Absent, rewound, tapes
+from bench.peers import Absent, rewinding, rewound, tapes
 from bench.timing import Batch, by_turns
 
 _STEPS = 100
 _NEW = 1024
 _PEERS = (
     "agent-rewind lets everything after the fork happen for real and keeps its requests whole; DBOS puts the fork into a queue "
-    "that it polls once a second; tracefork sees model calls only, swaps the answer of the last one and asks no model for it; "
+    "that it polls once a second; rewind-agent compares nothing and keeps only the last call; tracefork sees model calls only, swaps the answer of the last one and asks no model for it; "
     "its tools would run for real"
 )
 _OVERRIDES = Overrides(system_prompt="Answer in one sentence.")
@@ -57,15 +57,26 @@ def measure(context: Context) -> Found:
     batches: dict[str, Batch] = {"id": to_the_id, "generic": generic, "own": own}
     for batch in batches.values():
         batch()  # modules that only forks need are loaded
-    asked = context.written("requests", list(conversations((_STEPS - 1) // 2, new=_NEW, most=2 * _STEPS)))
-    folder, parts = str(context.path("tapes")), (tapes.CANNED, tapes.FORKED)
+    talk = clients.Talk("model calls", tuple(conversations((_STEPS - 1) // 2, new=_NEW, most=2 * _STEPS)))
+    asked, folder, parts = (
+        context.written("asked", talk.requests),
+        str(context.path("tapes")),
+        (tapes.CANNED, tapes.FORKED),
+    )
     with clients.server() as url:
         apart = context.parts(parts, "bench.peers.tapes:forks", url, folder, asked, peer=tapes.PEER)
-    taken = by_turns({**batches, "rewind": _rewound(context)}, context.turns(10))
+        others = {"rewind": _rewound(context), "rewind-agent": _rewinding(context, url, talk)}
+        taken = by_turns({**batches, **others}, context.turns(10))
     dbos_forks = context.aside("bench.peers.dbos_steps:forks", str(context.path("dbos")), _STEPS)
     slow = by_turns({"dbos": dbos_forks, **apart}, 3)
     rewind = beside(
         "agent-rewind, its recording opened, the same program run again", taken, "rewind", lambda one: one.ms
+    )
+    rewinds = beside(
+        "rewind-agent, its model calls through the OpenAI client, the last one live",
+        taken,
+        "rewind-agent",
+        lambda one: one.ms,
     )
     dbos = beside("DBOS, to the result, by the wall clock", slow, "dbos", lambda one: one.wall * 1e3)
     there = (
@@ -81,7 +92,7 @@ def measure(context: Context) -> Found:
     for name, target, what, peers in (
         ("id", 5.0, "to the new run's id", ()),
         ("generic", 50.0, "whole, generic loop", ()),
-        ("own", 50.0, "whole, the agent's own code run again", (rewind, dbos, *there)),
+        ("own", 50.0, "whole, the agent's own code run again", (rewind, rewinds, dbos, *there)),
     ):
         figure = Figure(
             row="fork",
@@ -111,6 +122,14 @@ def _rewound(context: Context) -> Batch | None:
     """The same program under agent-rewind: recorded once, forked at its last model call into a file of its own."""
     try:
         return rewound.forking(context.path("rewound"), lambda: context.path("forked"), _STEPS, _NEW)
+    except Absent:
+        return None
+
+
+def _rewinding(context: Context, url: str, talk: clients.Talk) -> Batch | None:
+    client = clients.bare(url)
+    try:
+        return rewinding.forking(context.path("rewinding"), lambda: talk.by(client))
     except Absent:
         return None
 

@@ -16,7 +16,7 @@ from bench.figures import Figure, Found, Peer
 from bench.peers import Absent, cassettes, tapes
 
 _CALLS = 20
-_PEERS = ("vcrpy", "cassetter", "agent-rewind")
+_PEERS = ("vcrpy", "cassetter", "agent-rewind", "rewind-agent")
 
 
 def measure(context: Context) -> Found:

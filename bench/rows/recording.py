@@ -232,8 +232,9 @@ def _told(found: Found, name: str, taken: dict[str, Sample]) -> None:
                 Peer("the call itself, bare SDK on loopback", base.ms),
                 beside("the call itself in the Python of tracefork", taken, tapes.BARE, lambda one: one.ms),
             ),
-            note="vcrpy, cassetter and tracefork write their file once, at the end; agent-rewind writes a line a call, and "
-            "tracefork's checkpoint commits each; none takes secrets out of texts by itself, shares bodies of a conversation or "
-            "chains what it keeps; tracefork is held against the bare SDK in its own, newer Python",
+            note="vcrpy, cassetter and tracefork write their file once, at the end; agent-rewind writes a line a call, "
+            "rewind-agent two files and two commits that wait for the disk (which is not in the processor time), and tracefork's "
+            "checkpoint commits each; none takes secrets out of texts by itself, shares parts of bodies or chains what it keeps; "
+            "tracefork is held against the bare SDK in its own, newer Python",
         )
     )

@@ -21,6 +21,7 @@ _PEERS = {
     "vcrpy": ", which reads to the end first",
     "cassetter": ", which reads to the end first",
     "agent-rewind": ", which keeps the chunks when the stream ends",
+    "rewind-agent": ", which does the same",
 }
 _INTERVAL_MS = 5
 

@@ -13,10 +13,10 @@ import pytest
 from bench import apart, aside, clients
 from bench.aside import Aside
 from bench.context import Context
-from bench.peers import Absent, cassettes, rewound, servers, tapes
+from bench.peers import Absent, cassettes, rewinding, rewound, servers, tapes
 from bench.timing import by_turns
 
-MODULES = {"vcrpy": "vcr", "cassetter": "cassetter", "agent-rewind": "rewind"}
+MODULES = {"vcrpy": "vcr", "cassetter": "cassetter", "agent-rewind": "rewind", "rewind-agent": "rewind_agent"}
 
 
 def needs(module: str) -> None:
@@ -49,7 +49,7 @@ def test_a_recorder_keeps_calls_and_answers_them(tmp_path: Path, url: str, name:
     talk, client, path = clients.short(3), clients.bare(url), tmp_path / "kept"
     assert recorder.record(path, lambda: talk.by(client)) == 3
     assert recorder.kept(path) == 3
-    nowhere = clients.bare("http://127.0.0.1:9/v1") if name == "agent-rewind" else client
+    nowhere = clients.bare("http://127.0.0.1:9/v1") if name in ("agent-rewind", "rewind-agent") else client
     assert recorder.replay(path, lambda: talk.by(nowhere)) == 3
 
 
@@ -121,6 +121,22 @@ def test_a_fork_of_agent_rewind_asks_the_model_once(tmp_path: Path) -> None:
     needs("rewind")
     paths = iter(range(9))
     assert rewound.forking(tmp_path / "parent", lambda: tmp_path / str(next(paths)), 8, 100)() == 1
+
+
+def test_a_fork_of_rewind_agent_asks_the_server_for_the_last_call_only(tmp_path: Path, url: str) -> None:
+    needs("rewind_agent")
+    talk, client, asked = clients.short(3), clients.bare(url), [0]
+    send = client._client.send
+
+    def counted(*args: object, **kwargs: object) -> object:
+        asked[0] += 1
+        return send(*args, **kwargs)
+
+    client._client.send = counted
+    fork = rewinding.forking(tmp_path / "parent", lambda: talk.by(client))
+    assert asked == [3]
+    assert fork() == 1
+    assert asked == [4]
 
 
 def test_what_is_not_installed_is_left_out(tmp_path: Path) -> None:
