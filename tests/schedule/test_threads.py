@@ -434,3 +434,65 @@ def test_sleeping_in_a_replay_takes_no_time(monkeypatch: pytest.MonkeyPatch) -> 
     report, _, _ = replayed(one)
     assert report.passed, report.text()
     assert max(slept) < 0.1, "what looks after the program may sleep, the program does not"
+
+
+class _SlowDisk(MemoryStore):
+    """A store that takes its time where a write has to be on the disk."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waited = 0
+
+    def _append(self, run_id: str, owner: Any, drafts: Any, bodies: Any) -> None:
+        if any(draft.type == "tool.requested" for draft in drafts):
+            self.waited += 1
+            plain.sleep(0.2)
+        super()._append(run_id, owner, drafts, bodies)
+
+
+def test_a_thread_that_waits_for_the_recorder_s_disk_is_not_taken_for_stuck() -> None:
+    @loupe.tool(effect="write")
+    def pay(amount: int) -> int:
+        return amount
+
+    def turns() -> None:
+        for _ in range(20):
+            time.sleep(0.001)
+
+    @loupe.agent(name="payer")
+    def payer() -> int:
+        threads = [threading.Thread(target=job) for job in (lambda: pay(3), turns, turns)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return pay(4)
+
+    store = _SlowDisk()
+    opener = RecordOpener(store)
+    with ambient.opening_with(opener):
+        payer()
+    assert store.waited == 2
+    recording = store.recording(opener.sessions[0].run_id)
+    assert marks_of(recording) == {}
+    assert loupe.replay(recording, payer, strict_order=True).passed
+
+
+def test_nothing_stands_before_the_beginning_of_a_run() -> None:
+    """What the schedule says while a run begins is kept for it, and comes after its start."""
+
+    class Marking(RecordOpener):
+        def _started(self, opening: Any, settings: Any, recorder: Any, task_id: Any) -> Any:
+            recorder.schedule.mark("guess", {"why": "early"})
+            return super()._started(opening, settings, recorder, task_id)
+
+    @loupe.agent(name="early")
+    def early() -> str:
+        return "done"
+
+    store = MemoryStore()
+    opener = Marking(store)
+    with ambient.opening_with(opener):
+        early()
+    events = store.recording(opener.sessions[0].run_id).events
+    assert events[0].type == "run.started"

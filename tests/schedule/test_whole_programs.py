@@ -101,3 +101,45 @@ def test_a_program_that_starts_agents_has_runs_of_these_and_none_of_its_own(work
     assert recorded.returncode == 0, recorded.stderr
     runs = json.loads(_agentloupe(workdir, "list", "--json").stdout)
     assert [(run["agent"], run["status"], run["coverage"]) for run in runs] == [("agent", "ok", "full")] * 4
+
+
+WAITS_AT_THE_BEGINNING = """
+import threading, agentloupe as loupe
+from time import sleep
+
+@loupe.tool(effect="read")
+def look(who):
+    return who
+
+def turns():
+    for _ in range(20):
+        sleep(0.001)
+
+def asks():
+    look("first")
+
+threads = [threading.Thread(target=job) for job in (asks, turns, turns)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+"""
+
+
+@pytest.mark.slow
+def test_a_run_begins_with_its_start_however_long_that_takes(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While a snapshot is taken (`git` may be slow) no thread is taken for stuck, and nothing is written before it."""
+    Path("program.py").write_text(WAITS_AT_THE_BEGINNING, "utf-8")
+    folder = workdir / "slow"
+    folder.mkdir()
+    (folder / "git").write_text("#!/bin/sh\nsleep 0.3\nexit 1\n", "utf-8")
+    (folder / "git").chmod(0o755)
+    (workdir / ".git").mkdir()
+    monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
+    recorded = _agentloupe(workdir, "run", "--", "python", "program.py")
+    assert recorded.returncode == 0, recorded.stderr
+    events = _agentloupe(workdir, "verify", "last")
+    assert events.returncode == 0, events.stdout + events.stderr
+    replayed = _agentloupe(workdir, "replay", "last", "--strict-order", "--json", "--", "python", "program.py")
+    report = json.loads(replayed.stdout)
+    assert (report["verdict"], report["order_proven"]) == ("pass", True), replayed.stdout

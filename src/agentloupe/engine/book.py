@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 
 from agentloupe.ports import ambient
@@ -17,6 +17,7 @@ _WAITING, _AT_ONCE = 1024, 64
 """Entries that may wait; whoever goes beyond writes them. So many are made at a time beside the program."""
 _BEFORE_DROPPED = 16 * _WAITING
 """Entries that may wait where values are dropped beyond: a burst of reads is no slow store."""
+_NO_WAIT = nullcontext()
 _RETRY_MS = 2_000.0
 _PATIENCE = 10.0
 """A store that takes its time to fail (one that somebody else has locked) is asked again after so many times that time."""
@@ -42,6 +43,7 @@ class Book:
         writer: the run's only writer.
         lock: held by whoever appends.
         drops: where so many entries wait that whoever adds one would wait for the store, values of reads are not kept.
+        on_disk: around a write that waits for the disk.
 
     Attributes:
         failed: the first error of the store.
@@ -52,11 +54,19 @@ class Book:
     What is stored is always a whole beginning of the run: once something had to be dropped, nothing but the end follows.
     """
 
-    def __init__(self, writer: RunWriter, lock: AbstractContextManager[object], *, drops: bool = False) -> None:
+    def __init__(
+        self,
+        writer: RunWriter,
+        lock: AbstractContextManager[object],
+        on_disk: Callable[[], AbstractContextManager[object]] = nullcontext,
+        *,
+        drops: bool = False,
+    ) -> None:
         self.writer = writer
         self._drops = drops
         self._bound = _BEFORE_DROPPED if drops else _WAITING
         self._lock = lock
+        self._on_disk = on_disk
         self._waiting: list[Entry | Callable[[], Entry]] = []
         self._gaps: dict[tuple[str, str], _Gap] = {}
         self._reminded = False
@@ -160,7 +170,8 @@ class Book:
         whole = entries([*self._held, entry]) if self._held else entry
         began = ambient.monotonic_ms()
         try:
-            self.writer.append(whole.drafts, whole.bodies, whole.durability)
+            with self._on_disk() if whole.durability == "full" else _NO_WAIT:
+                self.writer.append(whole.drafts, whole.bodies, whole.durability)
         except Exception as fault:  # noqa: BLE001  # whatever a store raises, the agent goes on
             self.failed = self.failed or fault
             now = ambient.monotonic_ms()

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import traceback
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import lru_cache, partial
 from typing import cast
@@ -95,8 +96,6 @@ class Recorder:
         self.rules = rules
         self.passes_trace_on = passes_trace_on
         self.schedule = schedule
-        if schedule is not None:
-            schedule.keeper = self
         self.model_calls = 0
         self._scribe = scribe
         self._scope = scope
@@ -113,7 +112,7 @@ class Recorder:
         self._going_on: dict[str, Perform] = {}
         self._streams: dict[str, Perform] = {}
         self._lock = plain.RLock()
-        self._book = Book(writer, self._lock, drops=drops_values)
+        self._book = Book(writer, self._lock, nullcontext if schedule is None else schedule.own, drops=drops_values)
         self._scheduled = schedule is not None and not schedule.closed
         self._lanes = {"0"}
 
@@ -335,6 +334,8 @@ class Recorder:
             clean = self._clean_start(what)
             with self._lock:
                 self._book.append(self._scribe.started(clean, ambient.now()))
+                if self.schedule is not None:  # not before: nothing stands in front of the beginning
+                    self.schedule.keeper = self
             self._check_book()
         except Exception as fault:  # noqa: BLE001  # see decide
             self._trouble(fault)

@@ -306,6 +306,7 @@ class Resumer(Recorder):
         self._undone: dict[tuple[str, str], list[str]] = {}
         self._joined = {event.lane for event in tape.recording.events if event.type == "task.joined"}
         self._remember(tape)
+        schedule.keeper = self
 
     def _next_write(self, name: str, key: str) -> str:
         """The key of an effect: what was not done inside of a tool that runs again keeps the one that it had."""

@@ -12,7 +12,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, nullcontext, suppress
 from opcode import opname
 from pathlib import Path
 from types import FrameType
@@ -283,7 +283,8 @@ class _WholeProgram:
         with self._opening:
             if self._session is not None:
                 return
-            session = self._opener.open(Opening(agent=main_name(), schedule=self._schedule))
+            with self._schedule.own() if self._schedule is not None else nullcontext():
+                session = self._opener.open(Opening(agent=main_name(), schedule=self._schedule))
             log = getattr(session.boundary, "log", None)
             for event in self._early if log is not None else ():
                 cast("Any", log)(*event)

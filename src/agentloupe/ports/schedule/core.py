@@ -19,8 +19,8 @@ import time
 from _thread import RLock as _RLock
 from _thread import allocate_lock
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Generator, Iterable, Sequence
+from contextlib import contextmanager, suppress
 from itertools import count
 from typing import Any, Final
 
@@ -354,6 +354,22 @@ class Schedule:
     def strand(self) -> Strand | None:
         """The strand that this thread is."""
         return _threads.strands.get(self._serial)
+
+    @contextmanager
+    def own(self) -> Generator[None]:
+        """What this thread does inside is Loupe's own (a disk, `git`): while it waits there, it is not taken for stuck.
+
+        Nothing of the program may be called inside: no hook would see it wait.
+        """
+        strand = self.strand() if self.baton else None
+        if strand is None or strand.inner:
+            yield
+            return
+        strand.inner = True
+        try:
+            yield
+        finally:
+            strand.inner = False
 
     @property
     def contended(self) -> bool:
