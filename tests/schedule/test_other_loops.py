@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+import agentloupe as loupe
 from tests.schedule.own_loop import OwnLoop
 from tests.schedule.trial import made, marks_of, replayed
 from tests.schedule.world import World, ask_async, fetch_async, living_in
 
 Made = Callable[[], asyncio.AbstractEventLoop]
+
+
+@loupe.tool(effect="read")
+async def long_async(seconds: float) -> float:
+    await asyncio.sleep(seconds)
+    return seconds
 
 
 @pytest.fixture(params=["own", "uvloop"])
@@ -49,6 +57,17 @@ async def _at_once() -> Any:
     return await asyncio.gather(*(one(who) for who in range(3)))
 
 
+async def _too_late() -> Any:
+    seen: list[Any] = []
+    for patience in (0.001, 5):
+        try:
+            async with asyncio.timeout(patience):
+                seen.append(await long_async(seconds=0.03))
+        except TimeoutError:
+            seen.append("late")
+    return seen
+
+
 def _in(loop: Made, program: Any) -> Any:
     with asyncio.Runner(loop_factory=loop) as runner:
         return runner.run(program())
@@ -71,3 +90,21 @@ def test_calls_at_once_are_recorded_and_a_replay_ends_and_performs_nothing(loop:
     assert leaks == 0
     assert report.unproven, "whatever comes of it, it says so"
     assert trace in (one.trace, None)
+
+
+def test_what_was_cancelled_is_cancelled_by_the_program_again(loop: Made) -> None:
+    one = made(lambda: _in(loop, _too_late), 1)
+    assert one.trace == ["late", 0.03]
+    report, trace, leaks = replayed(one)
+    assert (report.verdict, leaks) == ("pass", 0), report.text()
+    assert trace == one.trace
+
+
+def test_a_loop_that_takes_its_lock_in_handlers_of_signals_gets_the_interpreters_own() -> None:
+    trios: dict[str, Any] = {"__name__": "trio._core._entry_queue"}
+    exec("import threading\ndef made():\n    return threading.RLock()", trios)  # code of a module of this name
+
+    def program() -> Any:
+        return type(trios["made"]()).__module__, type(threading.RLock()).__module__ == "_thread"
+
+    assert made(program, 1).trace == ("_thread", False)

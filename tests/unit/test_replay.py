@@ -649,3 +649,24 @@ def test_a_fork_of_own_code_is_replayed_with_its_recorded_overrides() -> None:
     assert report.verdict == "pass", report.text()
     assert replay(parent.run_id, talker, store=store).verdict == "pass"
     assert REAL == []
+
+
+class _OfALibrary(BaseException):
+    """As trio's `Cancelled`, which is no `Exception` either."""
+
+
+def test_what_a_program_raises_beside_exceptions_is_judged_and_does_not_come_out() -> None:
+    fails: list[bool] = []
+
+    @loupe.agent
+    def program() -> str:
+        if fails:
+            raise _OfALibrary
+        return "done"
+
+    done = loupe.record(program)
+    fails.append(True)
+    report = loupe.replay(done.run_id, program)
+    assert report.verdict == "diverged"
+    assert report.divergence is not None
+    assert report.divergence.kind == "result_changed"

@@ -17,6 +17,7 @@ from typing import Any, Final
 from agentloupe.ports.schedule.core import PATIENCE, Schedule, Strand, nudge
 from agentloupe.ports.schedule.faults import given_up
 from agentloupe.ports.schedule.lanes import Lane
+from agentloupe.ports.schedule.scopes import cancels_again, keep_their_order
 from agentloupe.ports.surroundings import Home, Surroundings, of_context
 
 __all__ = ["HOOKED", "OUTSIDE", "Gate", "gate_of", "plain_threadsafe"]
@@ -41,12 +42,13 @@ plain_threadsafe: Callable[..., events.Handle] = base_events.BaseEventLoop.call_
 class _Seat:
     """A run at a loop."""
 
-    __slots__ = ("outside", "passes", "strand")
+    __slots__ = ("again", "outside", "passes", "strand")
 
     def __init__(self, strand: Strand) -> None:
         self.strand = strand
         self.passes = 0
         self.outside = 0
+        self.again = False
 
 
 class Gate:
@@ -64,6 +66,7 @@ class Gate:
         self._arrivals: dict[Schedule, tuple[Strand, list[Any]]] = {}
         self._select: Callable[[float | None], list[Any]] = loop._selector.select
         self.ahead = 0.0
+        keep_their_order()
 
     def join(self, schedule: Schedule) -> None:
         """The run has something in this loop."""
@@ -156,10 +159,12 @@ class Gate:
 
     def _look(self) -> None:
         ready = self.loop._ready
-        busy, outside = _owners(ready) if ready else _NOBODY
+        busy, again, outside = _owners(ready) if ready else _NOBODY
         for schedule, seat in self.seats.items():
             if schedule in busy:
                 self._busy(schedule, seat)
+            elif schedule in again and not seat.again:
+                seat.again = True  # if this pass wakes nobody, no other will
             elif outside and seat.outside < _OUTSIDE_PASSES:
                 seat.outside += 1
             elif self._rest(schedule, seat) and outside and schedule.lanes > 1:
@@ -168,6 +173,7 @@ class Gate:
     def _rest(self, schedule: Schedule, seat: _Seat) -> bool:
         """Nothing of the run is left to do here: one input may come in."""
         seat.passes = seat.outside = 0
+        seat.again = False
         with schedule.lock:
             if schedule.pump(self.loop):  # the run goes on in this loop
                 schedule.idle.pop(self.loop, None)
@@ -185,6 +191,7 @@ class Gate:
         if self.loop in schedule.idle:
             self._take(schedule, seat)
         seat.outside = 0
+        seat.again = False
         seat.passes += 1
         first = next((item for item in list(schedule.items.values()) if item.loop is self.loop), None)
         if first is None:
@@ -235,12 +242,13 @@ def _cancel_all(loop: Any, schedule: Schedule) -> None:
             task.cancel()
 
 
-_NOBODY: Final = (frozenset[Schedule](), False)
+_NOBODY: Final = (frozenset[Schedule](), frozenset[Schedule](), False)
 
 
-def _owners(ready: Iterable[Any]) -> tuple[set[Schedule], bool]:
-    """The runs that have something to do among these handles, and whether code outside of any has."""
+def _owners(ready: Iterable[Any]) -> tuple[set[Schedule], set[Schedule], bool]:
+    """The runs that have something to do among these handles, those that cancel again, and whether code outside of any has."""
     found: set[Schedule] = set()
+    again: set[Schedule] = set()
     outside = False
     for handle in ready:
         if handle._cancelled:
@@ -249,8 +257,8 @@ def _owners(ready: Iterable[Any]) -> tuple[set[Schedule], bool]:
         if there is None or there.boundary is None:
             outside = True
         elif (schedule := there.schedule) is not None:
-            found.add(schedule)
-    return found, outside
+            (again if cancels_again(handle) else found).add(schedule)
+    return found, again, outside
 
 
 def _of_handle(handle: Any) -> Surroundings | None:

@@ -144,7 +144,13 @@ class Lock(metaclass=_Made):
 
 
 def _make_rlock(*args: Any, **kwargs: Any) -> Any:
-    return HandedRLock() if _in_a_run() else _plain_rlock(*args, **kwargs)
+    return HandedRLock() if _in_a_run() and not _for_signals() else _plain_rlock(*args, **kwargs)
+
+
+def _for_signals() -> bool:
+    """Whether trio asks: it takes its lock in handlers of signals as well, and insists on the interpreter's own."""
+    asks: object = sys._getframe(2).f_globals.get("__name__")  # pyright: ignore[reportPrivateUsage]  # there is no other way
+    return isinstance(asks, str) and asks.startswith("trio.")
 
 
 _plain_lock: Any = threading.Lock

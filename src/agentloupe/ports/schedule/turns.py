@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import weakref
 from asyncio import base_events, events, tasks
+from contextlib import suppress
 from typing import Any
 
 from agentloupe.ports.schedule.core import Item, Schedule
 from agentloupe.ports.schedule.gate import HOOKED, gate_of
 from agentloupe.ports.schedule.lanes import Lane
 from agentloupe.ports.schedule.parts import PieceTurn
+from agentloupe.ports.schedule.scopes import cancels_several, of_a_scope
 
 __all__ = ["Cancels", "begin", "piece_turn", "turn"]
 
@@ -28,6 +30,22 @@ class Cancels:
     def count(self) -> int:
         """So often."""
         return max(0, self._task.cancelling() - self._before) if self._task is not None else 0
+
+
+class _OwnTurn(asyncio.Future[None]):
+    """The turn of a call that is cancelled already: it is waited for, however often the task is cancelled meanwhile.
+
+    Frameworks that cancel again in every pass of the loop would else wake the task in every pass, and it would never be quiet.
+    """
+
+    def __init__(self, schedule: Schedule, loop: Any) -> None:
+        super().__init__(loop=loop)
+        self._schedule = schedule
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        """Does nothing, as long as the turn is to come."""
+        stays = not (self.done() or self._schedule.closed or self._schedule.halted)
+        return stays or super().cancel(msg)
 
 
 def _task_here() -> asyncio.Task[Any] | None:
@@ -58,10 +76,13 @@ async def turn(schedule: Schedule, id: str, *, cancelled: bool) -> BaseException
         if schedule.mode == "off" and not any(HOOKED) and not schedule.marks:
             schedule.mark("no_lane", {"call": id})  # tasks cannot be told apart without the hooks
         return None
-    loop = events._get_running_loop()
+    loop: Any = events._get_running_loop()
     if loop is None or gate_of(loop, schedule) is None:
+        follows = schedule.follows
         schedule.passed_by(id)
         schedule.check()
+        if loop is not None and cancelled and follows:
+            await _until_cancelled(loop, schedule.stuck_after)
         return None
     return await _turn(schedule, loop, id, cancelled=cancelled)
 
@@ -77,32 +98,38 @@ async def piece_turn(schedule: Schedule, piece: PieceTurn, *, cancelled: bool) -
 async def _turn(
     schedule: Schedule, loop: Any, id: str, *, cancelled: bool, piece: PieceTurn | None = None
 ) -> BaseException | None:
-    waiting = _plain_create_future(loop)
+    waiting = _OwnTurn(schedule, loop) if cancelled else _plain_create_future(loop)
+    at_work = not cancelled and cancels_several(loop._ready)
 
     def deliver() -> None:
         if not waiting.done():
             waiting.set_result(None)
 
     schedule.add(Item(id, deliver, loop, piece=piece))
-    while True:
-        try:
-            await waiting
-        except GeneratorExit as closed:
-            schedule.withdraw(id)
-            return closed
-        except asyncio.CancelledError as lost:
-            if schedule.halted:
-                break
-            if not cancelled or schedule.closed:
-                _lost(schedule, id)
-                return lost
-            if not waiting.cancelled():
-                break  # its turn has come together with the cancel
-            waiting = _plain_create_future(loop)  # its end has its turn, however often it is cancelled meanwhile
-            continue
-        break
+    try:
+        await waiting
+    except GeneratorExit as closed:
+        schedule.withdraw(id)
+        return closed
+    except asyncio.CancelledError as lost:
+        # The end of a call that is cancelled already has its turn; it may have come together with one more cancel.
+        if not schedule.halted and (not cancelled or schedule.closed):
+            # It was done while others were cancelled already: nobody can tell this apart.
+            if at_work and of_a_scope(lost):
+                schedule.mark("tight", {"why": "a call was done while a cancel scope around it was at work"})
+            _lost(schedule, id)
+            return lost
     schedule.check()
     return None
+
+
+async def _until_cancelled(loop: Any, patience: float) -> None:
+    """Where timers are not the tape's, the program is to cancel by itself what it has cancelled on the tape; it does so in its own time."""
+    waiting = loop.create_future()
+    enough = loop.call_later(patience, waiting.cancel)
+    with suppress(asyncio.CancelledError):
+        await waiting
+    enough.cancel()
 
 
 def _lost(schedule: Schedule, id: str) -> None:
