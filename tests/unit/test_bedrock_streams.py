@@ -95,6 +95,31 @@ def test_a_program_gets_the_same_bytes_with_a_recorder_and_in_a_replay(
     assert report.passed, report.text()
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_aiohttp_reads_the_same_bytes(form: str) -> None:
+    aiohttp = pytest.importorskip("aiohttp")
+    path, body, made = FORMS[form]
+    data = b"".join(made(["the key ", CANARY[:9], CANARY[9:], " is yours"]))
+    read: list[bytes] = []
+    with playing([data[at : at + 61] for at in range(0, len(data), 61)], KIND) as server:
+
+        @loupe.agent(name="reading")
+        async def reading() -> int:
+            async with (
+                aiohttp.ClientSession(middlewares=[loupe.aiohttp_middleware()]) as session,
+                session.post(f"{server.url}{path}", json=body) as response,
+            ):
+                read.append(b"".join([piece async for piece in response.content.iter_any()]))
+            return len(events_in(read[-1]))
+
+        done = loupe.record(reading)
+        report = replay(done.run_id, reading)
+        assert report.passed, report.text()
+    assert read[0] == data
+    assert read[1] == stored_bytes(done.run_id)
+    assert "is yours" in json.dumps(answer_of(done.run_id))
+
+
 # --- an answer to read ------------------------------------------------------------------------------------------------
 
 

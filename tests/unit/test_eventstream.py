@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import struct
 import zlib
 from collections.abc import Iterable
@@ -185,6 +186,30 @@ def test_from_a_wrong_message_on_nothing_is_read_and_it_is_said(wrong: str, size
     assert whole["content"] == [{"type": "text", "text": "It "}]
     assert whole["stop_reason"] is None
     assert not is_done(data)
+
+
+@pytest.mark.parametrize("wrong", sorted(_WRONG))
+@pytest.mark.parametrize("size", [1, 50, 10_000])
+def test_behind_a_wrong_message_secrets_are_still_found(wrong: str, size: int) -> None:
+    messages = claude(["It ", "rains, ", KEY[:9], KEY[9:], " and so on"])
+    data = b"".join([*messages[:3], _WRONG[wrong](messages[3]), *messages[4:]])
+    out, stream = _run(data, [size] * (len(data) // size))
+    coded = re.findall(rb'"bytes":"([^"]*)"', out)
+    said = [json.loads(base64.b64decode(one)).get("delta", {}).get("text", "") for one in coded]
+    assert "".join(said) == "It rains, [removed:key] and so on"
+    assert len(coded) == len(messages)
+    assert stream.removed == ("$.delta.text",)
+
+
+@given(
+    st.binary(max_size=60), st.sampled_from(["", "e30", "e30=", "AAAA", "A"]), st.lists(st.integers(0, 30), max_size=20)
+)
+def test_any_bytes_where_messages_should_stand_pass(lead: bytes, coded: str, sizes: list[int]) -> None:
+    data = b"\xff" * 12 + lead + f'{{"bytes" : "{coded}","p":"ab"}}"bytes":"{coded}'.encode()
+    stream = StreamScrubber(RULES, messages=True)
+    pieces = _cut(data, sizes)
+    out = [done for piece in pieces for done in stream.feed([piece])] + stream.end()
+    assert (out, stream.unread, stream.withheld) == (pieces, len(data), False)
 
 
 def test_a_stream_that_only_says_it_is_one_of_messages_is_plain() -> None:

@@ -6,11 +6,13 @@ r"""How a streamed body is framed: the bytes of a stream as records, each with t
 
 Four framings are told apart by how a stream begins: server-sent events, lines of JSON, messages with their length
 (`words.eventstream`), and none (`plain`). Frames lie side by side and hold every byte. Bytes that are no UTF-8 are kept as
-lone surrogates. Where something stands that is no message, the rest of the stream is plain.
+lone surrogates. Where something stands that is no message, the rest of the stream is plain, but for what is `coded` in base 64 as
+events in messages are.
 """
 
 from __future__ import annotations
 
+import base64
 import codecs
 import re
 from typing import Literal, NamedTuple
@@ -20,10 +22,12 @@ from agentloupe.words.jsontext import loads
 
 __all__ = ["Frame", "Frames", "Kind"]
 
-Kind = Literal["", "events", "lines", "messages", "plain"]
+Kind = Literal["", "events", "lines", "messages", "plain", "coded"]
 
 _LINE_END = re.compile(rb"\r\n|\n|\r(?!\Z)")  # a \r at the very end may be half of \r\n
 _FIELD = re.compile(rb"(?:data|event|id|retry)\s*:|:")
+_CODED = re.compile(rb'"bytes"\s*:\s*"([A-Za-z0-9+/]*=*)')
+_MAY_BE_CODED = re.compile(rb'"b?y?t?e?s?"?\s*:?\s*\Z')
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -81,7 +85,7 @@ class Frames:
     def _framed(self, *, last: bool) -> list[Frame]:
         made = self._messages(last=last) if self.kind == "messages" else []
         if self.kind == "plain":
-            return [*made, *self._plain(last=last)]
+            return [*made, *(self._plain(last=last) if self.unread is None else self._rest(last=last))]
         return made if self.kind == "messages" else self._whole(last=last)
 
     def _look(self, *, last: bool = False) -> None:
@@ -123,6 +127,29 @@ class Frames:
         if size == 0 or last:
             self.kind = "plain"
         return made
+
+    def _rest(self, *, last: bool) -> list[Frame]:
+        """What stands where no message is: plain, and what is coded in it."""
+        made: list[Frame] = []
+        held, at = bytes(self._held), 0
+        found = list(_CODED.finditer(held))
+        begun = _MAY_BE_CODED.search(held, found[-1].end() if found else 0)
+        if not last and found and found[-1].end() == len(held):
+            begun = found.pop()  # it may go on
+        end = len(held) if last or begun is None else begun.start()
+        for start, stop in (*(match.span(1) for match in found), (end, end)):
+            to = stop - ((stop - start) % 4 == 1)  # one character more says nothing
+            if at < start:
+                made.append(self._piece(at, start, as_text(held[at:start]), "plain"))
+            if start < to:
+                made.append(self._piece(start, to, as_text(base64.b64decode(held[start:to] + b"==")), "coded"))
+            at = to
+        del self._held[:at]
+        self._base += at
+        return made
+
+    def _piece(self, start: int, end: int, text: str, kind: Kind) -> Frame:
+        return Frame(self._base + start, self._base + end, self._base + start, self._base + end, text, kind=kind)
 
     def _whole(self, *, last: bool) -> list[Frame]:
         """Events or lines that are complete; at the end also the one that is not."""

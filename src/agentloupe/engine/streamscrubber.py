@@ -17,6 +17,7 @@ went in, each with its time; a piece is held back while something in it may be t
 
 from __future__ import annotations
 
+import base64
 import re
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -122,7 +123,7 @@ class StreamScrubber:
     # --- what comes ---------------------------------------------------------------------------------------------------
 
     def _take(self, frame: Frame) -> None:
-        self._count += 1
+        self._count += frame.kind != "plain"
         unit = _Unit(frame)
         self._units.append(unit)
         if frame.about != self._about:
@@ -287,6 +288,9 @@ class _Unit:
                 said = self._said(frame.text) if self.changed else None
                 about = self.about if self.about_changed else None
                 yield _Edit(frame.start, frame.end, respelt(raw(frame.start, frame.end), said, about))
+        elif frame.kind == "coded":
+            if self.changed:
+                yield _Edit(frame.at, frame.to, base64.b64encode(as_bytes(self._said(frame.text))))
         elif self.about_changed:
             # Rare: an event's name or comment holds a secret. The whole event is spelt anew.
             said = self._said(frame.text) if self.changed else frame.text
