@@ -299,6 +299,43 @@ def test_secrets_of_pydantic_are_never_recorded() -> None:
     assert back.raw.get_secret_value() == b"[removed:secret]"
 
 
+class Appointment(pydantic.BaseModel):
+    at: dt.datetime
+    ends: dt.datetime
+
+
+class Numbers(pydantic.RootModel[list[int]]):
+    pass
+
+
+class NotedNumbers(pydantic.RootModel[list[int]]):
+    _note: str = pydantic.PrivateAttr(default="n")
+
+
+@dataclasses.dataclass
+class Crate(Generic[T]):
+    held: T
+
+
+def test_moments_that_pydantic_has_read_keep_their_zone() -> None:
+    read = Appointment.model_validate({"at": "2026-11-29T10:00:00Z", "ends": "2026-11-29T10:00:00+05:30"})
+    back = again(read)
+    assert back == read
+    assert [repr(m.tzinfo) for m in (back.at, back.ends)] == [repr(m.tzinfo) for m in (read.at, read.ends)]
+    assert back.model_dump_json() == read.model_dump_json()
+
+
+@pytest.mark.parametrize("made", [Numbers([1, 2]), NotedNumbers([3]), Crate(1), Crate[int](2)])
+def test_what_came_back_may_be_passed_on_as_what_it_was(made: Any) -> None:
+    back = again(made)
+    assert back == made
+    assert encode(back).wire == encode(made).wire
+
+
+def test_a_root_model_has_its_private_attributes() -> None:
+    assert again(NotedNumbers([3]))._note == "n"
+
+
 # --- circles ------------------------------------------------------------------------------------------------------------
 
 

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import base64
 import copy
+import dataclasses
+import datetime as dt
+import decimal
+import enum
 import json
+import pathlib
 import random
 import string
 import time
+import uuid
 from typing import Any
 
+import pydantic
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -531,3 +538,81 @@ def test_a_shape_has_one_mark_under_every_name_and_under_none(secret: str) -> No
 
 def test_a_mark_with_more_behind_it_hides_no_secret() -> None:
     assert scrub({"token": "[removed:key] hunter2"}, RULES).value == {"token": "[removed:token]"}
+
+
+# --- values with types --------------------------------------------------------------------------------------------------
+
+
+class Custom(str):
+    __slots__ = ()
+
+
+class _Kind(enum.Enum):
+    BEARER = "b"
+
+
+@dataclasses.dataclass
+class _Login:
+    user: str
+    pin: int
+    key: pydantic.SecretStr
+    at: dt.datetime | None = None
+
+
+_AT = dt.datetime(2026, 11, 29, 10, tzinfo=dt.UTC)
+
+_TYPED: dict[str, tuple[Any, Any]] = {
+    "a secret of pydantic": (pydantic.SecretStr("hush-1"), pydantic.SecretStr("[removed:secret]")),
+    "a member": (_Kind.BEARER, _Kind.BEARER),
+    "a moment": (_AT, _AT),
+    "a text of a class": (Custom("hush-1"), Custom("[removed:password]")),
+    "bytes": (b"hush-1", b"[removed:password]"),
+    "no text": (b"\xffhush-1", b"[removed:password]"),
+    "a uuid": (uuid.UUID(int=7), "[removed:password]"),
+    "a path": (pathlib.Path("/hush-1"), "[removed:password]"),
+    "a decimal": (decimal.Decimal("7.5"), "[removed:password]"),
+    "a tuple": (("hush-1", 7), ("[removed:password]", "[removed:password]")),
+    "odd keys": ({7: "hush-1"}, {7: "[removed:password]"}),
+    "a dataclass": (
+        _Login("hush-1", 7, pydantic.SecretStr("hush-1"), _AT),
+        _Login("[removed:password]", "[removed:password]", pydantic.SecretStr("[removed:secret]"), _AT),  # type: ignore[arg-type]
+    ),
+    "an error": (ValueError("hush-1"), ValueError("[removed:password]")),
+}
+
+
+@pytest.mark.parametrize("said", _TYPED)
+def test_below_a_secret_name_what_a_value_says_is_removed_and_its_type_stays(said: str) -> None:
+    value, expected = _TYPED[said]
+    clean = scrub(codecs.encode({"password": value}).wire, RULES)
+    assert "hush-1" not in json.dumps(clean.value)
+    back: Any = codecs.decode(clean.value)
+    assert repr(back["password"]) == repr(expected)
+    assert scrub(codecs.encode(back).wire, RULES).value == clean.value, "a replay may pass it on"
+
+
+@pytest.mark.parametrize(
+    "looks_like_one",
+    [
+        {"$secret": "hush-1"},
+        {"$enum": ["hush-1", "hush-1"]},
+        {"$enum": ["a:B", "hush-1"]},
+        {"$datetime": "hush-1"},
+        {"$timezone": ["hush-1"]},
+        {"$dataclass": ["hush-1", {"a": "hush-1"}]},
+        {"$sub": ["a:B", "hush-1", "x"]},
+        {"$exception": {"class": "hush-1", "message": "x"}},
+        {"$dict": "hush-1"},
+        {"$model": []},
+    ],
+)
+def test_nothing_passes_that_merely_looks_like_a_type(looks_like_one: Any) -> None:
+    assert "hush-1" not in json.dumps(scrub({"password": looks_like_one}, RULES).value)
+
+
+def test_recordings_of_the_first_rules_are_compared_by_them() -> None:
+    old = rules_from({"built_in": "loupe-s1", "fields": [], "keep": [], "patterns": {}})
+    wire = codecs.encode({"password": _Kind.BEARER}).wire
+    removed: Any = scrub(wire, old).value
+    assert removed["password"] == {"$enum": ["[removed:password]", "[removed:password]"]}
+    assert old.digest != RULES.digest

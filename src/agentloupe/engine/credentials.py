@@ -18,6 +18,7 @@ __all__ = [
     "FIRST_WORDS",
     "ID_LIKE",
     "UNTOUCHED",
+    "UNTYPED",
     "Look",
     "Shape",
     "cookie_text",
@@ -28,8 +29,11 @@ __all__ = [
     "words_of",
 ]
 
-BUILT_IN = "loupe-s1"
+BUILT_IN = "loupe-s2"
 """Name of the built-in rule set; a change that removes more or less gets another name."""
+
+UNTYPED = frozenset({"loupe-s1"})
+"""Older sets, which removed the type of a value under a secret name together with what it says."""
 
 UNTOUCHED = frozenset(
     {

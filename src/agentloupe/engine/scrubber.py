@@ -21,6 +21,8 @@ from agentloupe.engine.credentials import (
     mark,
     words_of,
 )
+from agentloupe.engine.typedsecrets import without_what_it_says
+from agentloupe.ports.codecs.tags import tag_of
 from agentloupe.words.canonical import SHARED_LISTS
 from agentloupe.words.jsontext import Json, dumps, loads
 
@@ -55,9 +57,16 @@ class Scrubber:
     PLANS, PLANNED = 2_000, 30
 
     def __init__(
-        self, fields: Sequence[str], keep: Sequence[str], patterns: Mapping[str, str], *, built_in: bool = True
+        self,
+        fields: Sequence[str],
+        keep: Sequence[str],
+        patterns: Mapping[str, str],
+        *,
+        built_in: bool = True,
+        typed: bool = True,
     ) -> None:
         self._on = built_in
+        self._typed = typed
         self._own = {_plain(name): name for name in fields}
         self._keep = frozenset(_plain(name) for name in keep)
         self._broken: list[str] = []
@@ -209,6 +218,9 @@ class Scrubber:
     def _all(self, item: Json, rule: str, found: Found) -> Json:
         """Everything that is a text or a number below a secret name; yes, no, nothing and empty texts say no secret."""
         if isinstance(item, dict):
+            tag = tag_of(item) if self._typed else None
+            if tag is not None:
+                return self._typed_all(tag, item, rule, found)
             changed: dict[str, Json] = {}
             for name, inner in item.items():
                 start = len(found.removed), len(found.withheld)
@@ -229,6 +241,15 @@ class Scrubber:
             return item
         found.removed.append("")
         return text
+
+    def _typed_all(self, tag: str, item: dict[str, Json], rule: str, found: Found) -> Json:
+        """A value with a type below a secret name: what it says is removed, and its type stays where it can."""
+        inner = Found()
+        said = without_what_it_says(tag, item[tag], lambda part: self._all(part, rule, inner))
+        if said == item[tag]:
+            return item
+        found.removed.append("")
+        return mark(rule) if said is None else {tag: said}
 
     def _mark(self, item: Json, rule: str) -> str:
         """What stands for a value under a secret name.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import types
 from typing import Any, cast
 
 from agentloupe.ports.codecs.missing import attributes_if_recorded
@@ -67,9 +68,29 @@ def _read_model(wire: Json, value: Value) -> object:
     put(made, "__dict__", fields := attributes(inside, value))
     chosen = more.get("set")
     put(made, "__pydantic_fields_set__", set(fields) if chosen is None else set(items(chosen, value)))
-    put(made, "__pydantic_extra__", None if extra is None else attributes(extra, value))
-    put(made, "__pydantic_private__", None if private is None else attributes_if_recorded(private, value))
+    _put_beside(made, "__pydantic_extra__", None if extra is None else attributes(extra, value))
+    _put_beside(made, "__pydantic_private__", None if private is None else attributes_if_recorded(private, value))
     return made
+
+
+def _put_beside(made: Any, name: str, held: object) -> None:
+    """Of a root model, nothing is what the class says, and has no place in the value."""
+    if held is not None or isinstance(getattr(made.__class__, name, None), types.MemberDescriptorType):
+        object.__setattr__(made, name, held)
+
+
+# --- the time zones of moments that pydantic has read from text ---------------------------------------------------------
+
+
+def _write_zone(value: Any, _: Inner) -> Json:
+    _, (seconds,) = value.__reduce__()
+    return seconds
+
+
+def _read_zone(wire: Json, _: Value) -> object:
+    if not isinstance(wire, int):
+        raise NotRebuildable("a recorded time zone of pydantic has no seconds")
+    return cast("Any", _base("pydantic_core", "TzInfo"))(wire)
 
 
 # --- secrets and URLs ---------------------------------------------------------------------------------------------------
@@ -132,5 +153,6 @@ def add_codecs() -> None:
     """Adds the codecs of this module."""
     add_codec(Codec("$model", _is_model, _write_model, _read_model))
     add_codec(Codec("$secret", _is_secret, _write_secret, _read_secret))
+    add_codec(Codec("$pydantic_zone", lambda v: _is(v, "pydantic_core", "TzInfo"), _write_zone, _read_zone))
     add_codec(Codec("$pydantic_url", _is_url, _write_url, _read_url))
     add_codec(Codec("$faults", lambda v: _is(v, "pydantic_core", "ValidationError"), _write_faults, _read_faults))

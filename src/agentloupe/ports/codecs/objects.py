@@ -70,6 +70,7 @@ def state_of(value: object) -> dict[str, object]:
     held: object = getattr(value, "__dict__", None)
     if isinstance(held, dict):
         state.update(cast("dict[str, object]", held))
+    state.pop("__orig_class__", None)  # what typing notes of `Box[int](3)`; the class does not know of it
     return state
 
 

@@ -14,6 +14,7 @@
 | `$enum` (class, name) | a member; (class, null, value) for combined flags |
 | `$namedtuple` (class, items), `$dataclass` (class, fields, other attributes), `$model` (class, fields, more), `$sub` (class, base, value, attributes), `$object` (class, attributes) | objects of known classes |
 | `$secret` (class) | a secret of pydantic: its value is never recorded |
+| `$pydantic_zone` (seconds) | the zone of a moment that pydantic has read |
 | `$pydantic_url` (class, kind, text), `$faults` (title, faults, mode, hidden) | a URL of pydantic, a `ValidationError` |
 | `$exception` | class, args, attrs, state, message, cause, context, notes, members |
 | `$http_request`, `$http_response`, `$http_value` (library, class, value) | of httpx or httpx2; values also of yarl and multidict |
@@ -39,7 +40,15 @@ TAGS: Final[frozenset[str]] = frozenset(
         *("$datetime", "$date", "$time", "$timedelta", "$timezone", "$zoneinfo"),
         *("$type", "$enum", "$namedtuple", "$dataclass", "$model", "$sub"),
         *("$address", "$pattern", "$slice", "$array", "$memoryview", "$mappingproxy", "$constant", "$record"),
-        *("$object", "$secret", "$pydantic_url", "$faults", "$requests_request", "$requests_response"),
+        *(
+            "$object",
+            "$secret",
+            "$pydantic_url",
+            "$pydantic_zone",
+            "$faults",
+            "$requests_request",
+            "$requests_response",
+        ),
         *("$exception", "$http_request", "$http_response", "$http_value", "$custom", "$up", "$unrecordable"),
     }
 )
