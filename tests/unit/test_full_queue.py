@@ -30,7 +30,7 @@ from agentloupe.verbs.forking import fork
 from agentloupe.verbs.replaying import replay
 from agentloupe.verbs.resuming import resume
 from agentloupe.verbs.sessions import RecordOpener
-from agentloupe.words.errors import ConfigError, ForkRefused, ReplayRefused, ResumeRefused
+from agentloupe.words.errors import ConfigError, ForkRefused, ReplayRefused, ResumeRefused, StoreBusy
 from agentloupe.words.event import Draft, Event, Head
 from agentloupe.words.keeping import VALUES_DROPPED, dropped_values
 from agentloupe.words.run import Owner, Run
@@ -65,6 +65,7 @@ class Slow:
         self.slow = False
         self.room, self._most = room, room
         self.waits = 0
+        self.locked = False
         self.reminders: list[Callable[[], None]] = []
 
     def __getattr__(self, name: str) -> Any:
@@ -106,6 +107,8 @@ class _SlowWriter:
         self.store.reminders.append(collect)
 
     def flush(self) -> None:
+        if self.store.locked:
+            raise StoreBusy("in use by another process for too long")
         self.store.wait()
 
     def close(self) -> None:
@@ -157,10 +160,10 @@ _OPERATIONS: dict[str, Callable[[], Any]] = {
     "ask": _ask,
 }
 _CHEAP = frozenset({"now", "random", "uuid4", "env", "randint"})
-_steps = st.lists(
-    st.sampled_from(sorted(_OPERATIONS)) | st.sampled_from(["slow", "slow", "quick", "tick", *sorted(_CHEAP)]),
-    max_size=60,
-)
+_burst = st.lists(st.sampled_from(sorted(_CHEAP)), min_size=6, max_size=20)
+_slow_burst = _burst.map(lambda reads: ["slow", *reads, *reads])
+_one = st.sampled_from([*sorted(_OPERATIONS), "slow", "quick", "tick"]).map(lambda step: [step])
+_steps = st.lists(_one | _burst | _slow_burst, max_size=12).map(lambda parts: [step for part in parts for step in part])
 
 
 @given(_steps, st.booleans())
@@ -178,9 +181,11 @@ def test_only_values_of_cheap_reads_are_dropped_each_is_counted_and_the_chain_is
     events = recording.events
     assert [event.sequence for event in events] == list(range(1, len(events) + 1))
     assert verify(recording).ok
-    assert program.counted == _reads_in(events), "each read is there or counted, under its name"
-    places = [event.n for event in events if event.lane == "0" and event.n is not None and event.type in _CLOSED]
-    assert places == sorted(places)
+    assert _reads_in(events) == {name: len(places) for name, places in program.places.items()}
+    for name, places in program.places.items():
+        _stand_for(events, name, places)
+    in_lane = [event.n for event in events if event.n is not None and event.type in _CLOSED]
+    assert in_lane == sorted(in_lane)
     others = Counter(step for step in steps if step in _OPERATIONS and step not in _CHEAP)
     closed = Counter(event.name for event in events if event.type in _CLOSED and event.kind not in _READS)
     names = {"patched": "patched a change", "state": "at", "ask": "chat m"}
@@ -202,6 +207,17 @@ _CLOSED = frozenset(
     {"clock.read", "random.drawn", "id.minted", "env.read"}
     | {"check.finished", "state.changed", "tool.finished", "model.responded"}
 )
+
+
+def _stand_for(events: Sequence[Event], name: str, places: list[int]) -> None:
+    """Each event of a name stands for the next read of it, or for so many of them from its own place on."""
+    at = 0
+    for event in events:
+        if event.name == name:
+            count: Any = event.attrs.get(VALUES_DROPPED, 1)
+            assert event.n == places[at]
+            at += count
+    assert at == len(places)
 
 
 def _reads_in(events: Sequence[Event]) -> Counter[str]:
@@ -231,7 +247,7 @@ class _Program:
 
     def __init__(self, store: Slow, steps: list[str]) -> None:
         self.store, self.steps = store, steps
-        self.counted: Counter[str] = Counter()
+        self.places: dict[str, list[int]] = {}
         self.waited = 0
 
     def alone(self) -> list[Any]:
@@ -240,7 +256,7 @@ class _Program:
 
     def __call__(self) -> list[Any]:
         got: list[Any] = []
-        self.counted.clear()
+        self.places.clear()
         for step in self.steps:
             if step not in _OPERATIONS:
                 self.store.slow = step == "slow" or (step == "tick" and self.store.slow)
@@ -249,7 +265,8 @@ class _Program:
             before = self.store.waits
             got.append(_OPERATIONS[step]())
             if step in _CHEAP:
-                self.counted["HOME_OF_NOBODY" if step == "env" else step] += 1
+                name = "HOME_OF_NOBODY" if step == "env" else step
+                self.places.setdefault(name, []).append(len(got) - 1)
                 self.waited += self.store.waits - before
         return got
 
@@ -270,6 +287,14 @@ def test_by_default_the_program_waits_and_everything_is_kept(monkeypatch: pytest
     assert sum(event.type == "random.drawn" for event in recording.events) == 100
 
 
+def test_a_store_that_takes_more_at_once_gets_it_and_nothing_is_dropped() -> None:
+    store = Slow()
+    _, recording, row = _recorded(store, loupe.agent(name="reader")(lambda: [loupe.now() for _ in range(100)] and None))
+    assert store.reminders, "nobody beside the program has written anything"
+    assert (row.coverage, row.values_dropped) == ("full", 0)
+    assert _reads_in(recording.events) == {"now": 100}
+
+
 def test_what_waits_is_bounded_also_where_every_read_has_another_name() -> None:
     store = Slow()
     seen: list[int] = []
@@ -287,6 +312,27 @@ def test_what_waits_is_bounded_also_where_every_read_has_another_name() -> None:
     assert store.waits > 0, "there are no more names for what is dropped: whoever comes now waits"
     assert sum(_reads_in(recording.events).values()) == 200
     assert row.values_dropped > 100
+
+
+def test_beside_the_program_nobody_waits_with_its_lock_for_a_locked_store() -> None:
+    store = Slow()
+    waits: list[int] = []
+
+    @loupe.agent
+    def reader() -> None:
+        store.slow = store.locked = True
+        for _ in range(BOUND + 5):
+            loupe.random()
+        (collect,) = store.reminders
+        collect()
+        waits.append(store.waits)
+        store.slow = store.locked = False
+
+    _, recording, row = _recorded(store, reader)
+    assert waits == [0]
+    assert (row.coverage, row.values_dropped) == ("lossy", 5)
+    assert any("StoreBusy" in note for note in row.coverage_notes)
+    assert _reads_in(recording.events) == {"random": BOUND + 5}, "what was held is written when the store is back"
 
 
 def test_many_threads_lose_nothing_but_what_is_counted() -> None:

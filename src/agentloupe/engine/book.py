@@ -29,10 +29,8 @@ class _Gap:
 
     made: Callable[[int], Entry]
     count: int = 0
-    written: bool = False
 
     def __call__(self) -> Entry:
-        self.written = True
         return self.made(self.count)
 
 
@@ -113,7 +111,7 @@ class Book:
         """
         self.values_dropped += 1
         gap = self._gaps.get(name)
-        if gap is None or gap.written:
+        if gap is None:
             gap = self._gaps[name] = _Gap(made)
             self._add(gap, 2 * self._bound)
         gap.count += 1
@@ -135,8 +133,11 @@ class Book:
                     return
                 if self._offered():
                     continue
-            with suppress(Exception):  # whatever a store raises, the next append meets it
+            began = ambient.monotonic_ms()
+            try:
                 self.writer.flush()
+            except Exception as fault:  # noqa: BLE001  # see `_append`
+                self._met(fault, began)
             with self._lock:
                 if self._waiting and not self._offered():
                     self._append(entries(self._made(_AT_ONCE)))
@@ -146,7 +147,7 @@ class Book:
         some = self._made(_AT_ONCE)
         entry = entries(some)
         if not (self._held or self.dropped or self._closed):
-            with suppress(Exception):  # see `write_waiting`
+            with suppress(Exception):  # whatever a store raises, the append below meets it
                 if self.writer.offer(entry.drafts, entry.bodies):
                     self.sequence += len(entry.drafts)
                     return True
@@ -165,7 +166,7 @@ class Book:
             self.dropped += len(entry.drafts)
             return False
         urgent = last or not hold
-        if self._held and not urgent and ambient.monotonic_ms() < self._retry_at:
+        if not urgent and ambient.monotonic_ms() < self._retry_at:
             return self._hold(entry)
         whole = entries([*self._held, entry]) if self._held else entry
         began = ambient.monotonic_ms()
@@ -173,13 +174,17 @@ class Book:
             with self._on_disk() if whole.durability == "full" else _NO_WAIT:
                 self.writer.append(whole.drafts, whole.bodies, whole.durability)
         except Exception as fault:  # noqa: BLE001  # whatever a store raises, the agent goes on
-            self.failed = self.failed or fault
-            now = ambient.monotonic_ms()
-            self._retry_at = now + max(_RETRY_MS, _PATIENCE * (now - began))
+            self._met(fault, began)
             return self._hold(entry) if hold else False
-        self._held, self._bytes = [], 0
+        self._held, self._bytes, self._retry_at = [], 0, 0.0
         self.sequence += len(entry.drafts)
         return True
+
+    def _met(self, fault: Exception, began: float) -> None:
+        """Notes that the store has failed, and when it is asked again."""
+        self.failed = self.failed or fault
+        now = ambient.monotonic_ms()
+        self._retry_at = now + max(_RETRY_MS, _PATIENCE * (now - began))
 
     def _hold(self, entry: Entry) -> bool:
         """Whether the entry will be written if the store comes back."""
