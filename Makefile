@@ -5,7 +5,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 # The first interpreter that is new enough; python3 stands for the message where there is none.
-PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
+PYTHON ?= $(shell for p in python3 python3.15 python3.14 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && exit; done; echo python3)
 VENV := .venv
 BIN := $(VENV)/bin
@@ -76,10 +76,10 @@ $(VENV)/sdk-httpx/.ready: requirements/sdk-httpx.txt pyproject.toml | $(READY)
 	@touch $@
 
 # The hooks into asyncio and threading differ between versions. Each has its environment below $(VENV); what is not installed is said.
-PYTHONS ?= $(if $(filter command,$(firstword $(origin PYTHON))),$(PYTHON),python3.12 python3.13)
+PYTHONS ?= $(if $(filter command,$(firstword $(origin PYTHON))),$(PYTHON),python3.12 python3.13 python3.14 python3.15)
 ENGINE ?= tests/schedule tests/unit tests/cases tests/store tests/faults
 
-test-python:  ## run the engine's tests with Python 3.12 and 3.13 where they are installed (PYTHON=path for another one)
+test-python:  ## run the engine's tests with newer Pythons where they are installed (PYTHON=path for another one)
 	@for wanted in $(PYTHONS); do \
 	    found=; for p in $$wanted $${PYENV_ROOT:-$$HOME/.pyenv}/versions/*/bin/$$wanted; do \
 	        if "$$p" -c '' 2>/dev/null; then found=$$p; break; fi; \
@@ -134,7 +134,7 @@ bench: $(READY) $(VENV)/.bench tracefork  ## measure against the machine's limit
 .PHONY: tracefork
 TRACEFORK := $(VENV)/peers/tracefork
 tracefork: $(READY)
-	@for p in $(BIN)/python python3.12 python3.13 python3.14 $${PYENV_ROOT:-$$HOME/.pyenv}/versions/*/bin/python3; do \
+	@for p in $(BIN)/python python3.12 python3.13 python3.14 python3.15 $${PYENV_ROOT:-$$HOME/.pyenv}/versions/*/bin/python3; do \
 	    if "$$p" -c 'import sys; sys.exit(sys.version_info < (3, 12))' 2>/dev/null; then \
 	        exec $(MAKE) --no-print-directory -s $(TRACEFORK)/.ready NEWER="$$p"; \
 	    fi; \

@@ -55,6 +55,10 @@ class Context:
         self._open.callback(store.close)
         return store
 
+    def ends(self, close: Callable[[], object]) -> None:
+        """Has something done when the measurements are over."""
+        self._open.callback(close)
+
     def turns(self, least: int = 0) -> int:
         """How many batches each subject gets where so many are wanted at least; a look with small sizes gets its rounds."""
         return max(self.rounds, least) if self.scale >= _QUICK else self.rounds

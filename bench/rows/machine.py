@@ -38,6 +38,7 @@ def syncing(context: Context, count: int) -> Batch:
 def committing(context: Context, synchronous: str, each: int, count: int) -> Batch:
     """Commits of `each` rows of 512 bytes in a WAL file."""
     conn = sqlite3.connect(context.path("rows"), isolation_level=None)
+    context.ends(conn.close)
     conn.execute("PRAGMA journal_mode = WAL")
     conn.execute(f"PRAGMA synchronous = {synchronous}")
     conn.execute("CREATE TABLE rows(id INTEGER PRIMARY KEY, data BLOB)")

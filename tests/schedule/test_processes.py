@@ -120,7 +120,7 @@ def test_a_replay_of_such_a_run_is_refused_with_the_way_out() -> None:
     with pytest.raises(ReplayRefused) as refused:
         replayed(one)
     assert refused.value.reason == "control_flow"
-    assert "start processes inside a tool" in str(refused.value.hint)
+    assert "start processes and interpreters inside a tool" in str(refused.value.hint)
 
 
 @loupe.tool(effect="read")
@@ -159,3 +159,39 @@ def test_a_replay_starts_no_pool_and_does_not_hang(method: str) -> None:
     starting[0] = True
     report, _, leaks = replayed(one)
     assert (report.verdict, report.reason, leaks) == ("diverged", "leak", 0), report.text()
+
+
+OF_INTERPRETERS: Any = getattr(futures, "InterpreterPoolExecutor", None)
+NEW = pytest.mark.skipif(OF_INTERPRETERS is None, reason="pools of interpreters are new in Python 3.14")
+
+
+@NEW
+def test_a_pool_of_interpreters_is_not_followed_and_the_recording_says_so() -> None:
+    def agent() -> Any:
+        with OF_INTERPRETERS(2) as pool:
+            answers = [one.result() for one in [pool.submit(divmod, 7, number) for number in (2, 3)]]
+        return answers, fetch()
+
+    one = made(agent, 1)
+    assert one.trace[0] == [(3, 1), (2, 1)]
+    attrs = one.recording.events[-1].attrs
+    assert (attrs["coverage"], "other interpreter" in str(attrs.get("coverage_notes"))) == ("control_flow", True)
+    with pytest.raises(ReplayRefused) as refused:
+        replayed(one)
+    assert "inside a tool" in str(refused.value.hint)
+
+
+@NEW
+def test_a_replay_starts_no_interpreter() -> None:
+    news: list[bool] = []
+
+    def agent() -> Any:
+        if news:
+            with OF_INTERPRETERS(1) as pool:
+                pool.submit(divmod, 7, 2).result()
+        return fetch()
+
+    one = made(agent, 1)
+    news.append(True)
+    report, _, _ = replayed(one)
+    assert (report.verdict, report.reason) == ("diverged", "leak"), report.text()

@@ -3,7 +3,7 @@
 An audit hook (PEP 578) cannot be removed again, so there is one for the life of the process, and it does nothing while
 nobody is sealed off. It sees what Python code and C code that tells Python about it do: connecting, asking for names,
 sending to an address, starting processes. What Python does without telling (sending through a connection that was open
-before, the bare `fork_exec` of `multiprocessing`) is taken away for the time. A native event loop's own sockets are not
+before, the bare `fork_exec` of `multiprocessing`, another interpreter) is taken away for the time. A native event loop's own sockets are not
 seen; a child in an empty network namespace cannot use them.
 """
 
@@ -17,9 +17,10 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from typing import Any, Final, NoReturn, cast
 
 from agentloupe.ports.ambient import Caller, caller, of_a_run
@@ -141,11 +142,12 @@ def _take_away() -> None:
     kinds: list[Any] = [socket.socket, getattr(sys.modules.get("ssl"), "SSLSocket", None)]
     for kind, name in ((kind, name) for kind in kinds for name in _SENDING if hasattr(kind, name)):
         _replace(kind, name, _sending(getattr(kind, name)))
-    try:
-        import _posixsubprocess
-    except ImportError:
-        return
-    _replace(_posixsubprocess, "fork_exec", _fork_exec)
+    for module, name, refusal in (
+        ("_posixsubprocess", "fork_exec", _fork_exec),
+        ("_interpreters", "create", _create),  # new in Python 3.13; no audit hook hears of it
+    ):
+        with suppress(ImportError):
+            _replace(import_module(module), name, refusal)
 
 
 def _replace(owner: Any, name: str, by: object) -> None:
@@ -188,6 +190,10 @@ def _peer(sock: socket.socket) -> str:
 def _fork_exec(*args: Any, **_: Any) -> NoReturn:
     program = next(iter(args[1] or ()), "") if len(args) > 1 else ""
     raise _refusing[-1](Leak("fork_exec", "starting a process", os.path.basename(_text(program)), caller()))
+
+
+def _create(*_: Any, **__: Any) -> NoReturn:
+    raise _refusing[-1](Leak("interpreters.create", "starting an interpreter", "", caller()))
 
 
 def _target(event: str, args: tuple[object, ...]) -> str:

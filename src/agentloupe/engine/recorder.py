@@ -300,9 +300,9 @@ class Recorder:
     def cancelled(self, id: str) -> None:
         """A recording follows no order."""
 
-    def forked(self) -> None:
-        """The program has started a process: the recording lacks what the child does, and says so."""
-        self._lacks("os.fork", "what the child process does")
+    def forked(self, child: str = "child process") -> None:
+        """The program has started a process, or another `child`: the recording lacks what that does, and says so."""
+        self._lacks("os.fork", f"what the {child} does")
 
     def detach(self) -> None:
         """In a forked child: nothing is recorded any more, and the program does not notice."""

@@ -38,6 +38,24 @@ _SMALLEST = 512
 """Bytes of the smallest SQLite file that is not empty: one page of the smallest size (sqlite.org/fileformat.html, 1.3.2)."""
 
 
+class _Held:
+    """The connections that nobody uses just now."""
+
+    __slots__ = ("idle", "writer")
+
+    def __init__(self) -> None:
+        self.idle: list[Connection] = []
+        self.writer: Connection | None = None
+
+    def close(self) -> None:
+        """Closes them."""
+        while self.idle:
+            self.idle.pop().close()
+        writer, self.writer = self.writer, None
+        if writer is not None:
+            writer.close()
+
+
 class Database:
     """One file and its connections.
 
@@ -53,8 +71,9 @@ class Database:
     """
 
     def __init__(self, path: Path, *, create: bool = True, read_only: bool = False) -> None:
-        self._idle: list[Connection] = []
-        self._writer: Connection | None = None
+        self._held = _Held()
+        # What a finalizer holds is no garbage yet when a store that nobody closed is: else its connections could go first.
+        weakref.finalize(self, self._held.close).atexit = False
         self.path = path
         self._name = os.fspath(path)
         self.lock = plain.RLock()
@@ -119,10 +138,22 @@ class Database:
         uri = f"{self.path.absolute().as_uri()}?{query}"
         try:
             conn = sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
-            conn.execute("PRAGMA cache_size = -8000")
-            return conn
         except sqlite3.Error as error:
             raise as_ours(error, self.path) from error
+        with self._closed_on_error(conn):
+            conn.execute("PRAGMA cache_size = -8000")
+        return conn
+
+    @contextmanager
+    def _closed_on_error(self, conn: Connection) -> Generator[None]:
+        """A connection that cannot be prepared is of no use to anybody."""
+        try:
+            yield
+        except BaseException as error:
+            conn.close()
+            if isinstance(error, sqlite3.Error):
+                raise as_ours(error, self.path) from error
+            raise
 
     def _may_become_a_store(self, create: bool) -> None:
         """Refuses to make tables in a file that somebody else left here, or that was only to be read."""
@@ -295,15 +326,17 @@ class Database:
 
     def _write_connection(self) -> Connection:
         self._check_open()
-        if self._writer is None:
+        held = self._held
+        if held.writer is None:
             conn = self.connect()
-            conn.execute("PRAGMA journal_mode = WAL").fetchone()
-            conn.execute(f"PRAGMA journal_size_limit = {WAL_LIMIT}").fetchone()
-            conn.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}").fetchone()
-            conn.execute("PRAGMA fullfsync = ON")  # macOS: a plain fsync leaves data in the drive
+            with self._closed_on_error(conn):
+                conn.execute("PRAGMA journal_mode = WAL").fetchone()
+                conn.execute(f"PRAGMA journal_size_limit = {WAL_LIMIT}").fetchone()
+                conn.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}").fetchone()
+                conn.execute("PRAGMA fullfsync = ON")  # macOS: a plain fsync leaves data in the drive
             self._synchronous = ""
-            self._writer, self._file = conn, _file_at(self._name)
-        return self._writer
+            held.writer, self._file = conn, _file_at(self._name)
+        return held.writer
 
     def same_file(self) -> None:
         """Looks whether the file that was opened for writing is still there.
@@ -348,8 +381,8 @@ class Database:
         with self._gate:
             self._check_open()
             self._busy += 1
-            if self._idle:
-                return self._idle.pop()
+            if self._held.idle:
+                return self._held.idle.pop()
         try:
             conn = self.connect("ro" if self.mode == "rw" else None)
         except BaseException:
@@ -362,10 +395,10 @@ class Database:
     def _give_back(self, conn: Connection) -> None:
         with self._gate:
             self._busy -= 1
-            if self._closed or len(self._idle) >= _IDLE_READERS:
+            if self._closed or len(self._held.idle) >= _IDLE_READERS:
                 conn.close()
             else:
-                self._idle.append(conn)
+                self._held.idle.append(conn)
             self._gate.notify_all()
 
     # --- ending -------------------------------------------------------------------------------------------------------
@@ -374,26 +407,14 @@ class Database:
         """Closes everything. Idempotent."""
         with self.lock, self._gate:
             self._closed = True
-            self._drop_connections()
-
-    def _drop_connections(self) -> None:
-        for conn in self._idle:
-            conn.close()
-        self._idle.clear()
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None
-
-    def __del__(self) -> None:
-        """A store that nobody closed."""
-        self._drop_connections()
+            self._held.close()
 
     def before_fork(self) -> None:
         """Ends what is going on and closes all connections; both locks stay taken until the fork is over."""
         self.lock.acquire()
         self._gate.acquire()
         self._gate.wait_for(lambda: self._busy == 0, timeout=BUSY_SECONDS)
-        self._drop_connections()
+        self._held.close()
 
     def after_fork_in_parent(self) -> None:
         """Lets the others go on."""

@@ -315,12 +315,12 @@ class _WholeProgram:
         if hasattr(run, "ran_off"):
             cast("Any", run).ran_off(what, inner)
 
-    def forked(self) -> None:
+    def forked(self, *child: str) -> None:
         """Told to the run around the program; at its beginning, if there is none so far."""
         run = self._session.boundary if self._session is not None else None
         self._has_forked = run is None
         if hasattr(run, "forked"):
-            cast("Any", run).forked()
+            cast("Any", run).forked(*child)
 
     def ended(self, error: BaseException | None, unseen: Callable[[Session], bool] | None = None) -> None:
         """The program has ended: so does the run around it, if there is one.

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from agentloupe import __version__
 from agentloupe.engine.covering import recorded_of
@@ -266,14 +266,17 @@ def _covered(tape: Tape) -> None:
         )
 
 
+_CHILDREN: Final = ("child process", "other interpreter")
+
+
 def way_back(tape: Tape) -> str:
     """What to do about a recording of coverage `control_flow`: names the tools to decorate, where it was tools."""
     attrs: Mapping[str, Json] = tape.finished.attrs if tape.finished is not None else {}
     named, notes = attrs.get("undecorated"), attrs.get("coverage_notes")
     if isinstance(named, list) and named:
         return f"decorate these tools with @tool: {', '.join(map(str, named))}; then record again"
-    if isinstance(notes, list) and any("child process" in str(note) for note in notes):
-        return "start processes inside a tool (@tool), whose result a replay gives back; then record again"
+    if isinstance(notes, list) and any(child in str(note) for child in _CHILDREN for note in notes):
+        return "start processes and interpreters inside a tool (@tool), whose result a replay gives back; then record again"
     return "see the notes of `agentloupe show`, mend the program and record again"
 
 

@@ -18,7 +18,7 @@ from agentloupe.ports import surroundings
 from agentloupe.ports.callers import HARMLESS, asker, is_own
 from agentloupe.ports.surroundings import Surroundings, here
 
-__all__ = ["install", "watch"]
+__all__ = ["install", "tell_of_interpreter", "watch"]
 
 _runs: weakref.WeakSet[Any] = weakref.WeakSet()
 _forking: list[Surroundings | None] = []
@@ -38,12 +38,17 @@ def _in_parent() -> None:
     _tell(_forking.pop())
 
 
-def _tell(there: Surroundings | None) -> None:
+def _tell(there: Surroundings | None, *child: str) -> None:
     if there is None or there.inner or there.boundary is None:
         return
     tell = getattr(there.boundary, "forked", None)
     if tell is not None:
-        tell()
+        tell(*child)
+
+
+def tell_of_interpreter(there: Surroundings) -> None:
+    """Work of a run was given to another interpreter of this process, in which there is nothing of Loupe."""
+    _tell(there, "other interpreter")
 
 
 def _in_child() -> None:

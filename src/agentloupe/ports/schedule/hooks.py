@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import sys
+import sysconfig
 import threading
 import types
 from asyncio import base_events, events, tasks, timeouts
@@ -27,7 +28,7 @@ from agentloupe.words.errors import ReplayMismatch
 
 __all__ = ["SUPPORTED", "Cancels", "begin", "install", "piece_turn", "supported", "turn"]
 
-SUPPORTED: Final = ((3, 11), (3, 13))
+SUPPORTED: Final = ((3, 11), (3, 15))
 """The first and the last Python whose asyncio was looked at."""
 
 _Loop: Any = base_events.BaseEventLoop
@@ -269,6 +270,8 @@ def supported() -> str | None:
     """Why this Python's asyncio is not known well enough to be gated; `None` when it is."""
     if not SUPPORTED[0] <= sys.version_info[:2] <= SUPPORTED[1]:
         return f"Python {sys.version_info[0]}.{sys.version_info[1]} was not looked at"
+    if sysconfig.get_config_var("Py_GIL_DISABLED"):
+        return "Python without its global lock was not looked at"
     loop_parts = ("create_task", "create_future", "call_at", "call_soon_threadsafe", "run_forever", "time", "_run_once")
     if not all(isinstance(getattr(_Loop, name, None), types.FunctionType) for name in loop_parts):
         return "asyncio's loop has another shape"

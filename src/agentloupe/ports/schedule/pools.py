@@ -8,6 +8,7 @@ pool that others use too nothing can be foreseen: its items come as they come, a
 from __future__ import annotations
 
 import functools
+import sys
 import threading
 import weakref
 from collections import deque
@@ -20,6 +21,7 @@ from agentloupe.ports import surroundings
 from agentloupe.ports.callers import made_here
 from agentloupe.ports.schedule import plain
 from agentloupe.ports.schedule.core import Schedule, Strand
+from agentloupe.ports.schedule.forks import tell_of_interpreter
 from agentloupe.ports.schedule.threads import InnerHome, Me, ThreadHome, end_lane, me
 from agentloupe.ports.surroundings import Home, here
 
@@ -237,6 +239,9 @@ def _submit(self: ThreadPoolExecutor, fn: Callable[..., Any], /, *args: Any, **k
     there = here()
     if there is None or there.boundary is None:
         return _count_other(self, _plain_submit(self, fn, *args, **kwargs))
+    if _has_interpreters(self):
+        tell_of_interpreter(there)
+        return _plain_submit(self, fn, *args, **kwargs)
     if there.inner:
         work = _at(InnerHome(there), functools.partial(fn, *args, **kwargs))
         return _count_other(self, _plain_submit(self, work))
@@ -246,6 +251,12 @@ def _submit(self: ThreadPoolExecutor, fn: Callable[..., Any], /, *args: Any, **k
         return _plain_submit(self, _at(home, functools.partial(fn, *args, **kwargs)))
     schedule.lanes += 1
     return _submit_lane(self, mine, home, functools.partial(fn, *args, **kwargs))
+
+
+def _has_interpreters(executor: ThreadPoolExecutor) -> bool:
+    """Whether the workers of a pool only hand their work on to interpreters of their own (Python 3.14)."""
+    of_interpreters: Any = sys.modules.get("concurrent.futures.interpreter")
+    return of_interpreters is not None and isinstance(executor, of_interpreters.InterpreterPoolExecutor)
 
 
 def _at(home: Home, work: Callable[[], Any]) -> Callable[[], Any]:
