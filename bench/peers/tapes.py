@@ -190,8 +190,8 @@ def killed(path: str, keeping: str, url: str, requests: str) -> None:
 
 def kept(path: str) -> None:
     """Prints how many calls can be read."""
-    recovered = load("tracefork.checkpoint").recover_checkpoint
-    print(len(recovered(path)[0].exchanges) if Path(path).exists() else 0)
+    tape, _ = load("tracefork.checkpoint").recover_checkpoint(path)
+    print(len(tape.exchanges))
 
 
 if __name__ == "__main__":

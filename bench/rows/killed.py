@@ -60,6 +60,8 @@ def _kept_apart(keeping: str, url: str, asked: str, path: str) -> float | None:
     except Absent:
         return None
     _killed(python, tapes.__name__, "killed", path, keeping, url, asked)
+    if not Path(path).exists():
+        return 0.0
     return float(subprocess.check_output([python, "-m", tapes.__name__, "kept", path], cwd=ROOT))
 
 
