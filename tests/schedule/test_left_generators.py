@@ -1,8 +1,9 @@
-"""Async generators that are left: what closes them has a lane of its own, and moves nobody else's."""
+"""Async generators that are left, and clients that nobody closed: what tidies up has a lane of its own, and moves nobody else's."""
 
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
@@ -159,3 +160,58 @@ def test_lanes_of_closers_are_counted_by_name() -> None:
     lane = Lane("0/a1")
     paths = [lane.closer(name).path for name in ("words", "pieces", "words")]
     assert [*paths, lane.child("a").path] == ["0/a1/g-words-1", "0/a1/g-pieces-1", "0/a1/g-words-2", "0/a1/a1"]
+
+
+# --- clients that nobody closed -------------------------------------------------------------------------------------------
+
+
+class Unclosed:
+    """As clients of model SDKs: what holds them holds itself, and when they are collected they close themselves in a task."""
+
+    def __init__(self, through: Callable[[Any], Any]) -> None:
+        self.itself = self
+        self.through = through
+
+    async def aclose(self) -> None:
+        await asyncio.sleep(0)
+
+    def __del__(self) -> None:
+        self.through(self.aclose())
+
+
+def _by_loop(coro: Any) -> Any:
+    return asyncio.get_running_loop().create_task(coro)
+
+
+def unclosed(left: list[int], through: Callable[[Any], Any]) -> Callable[[], Any]:
+    """Each run of it leaves as many clients behind as the next number says, and they are collected in the middle of it."""
+    counts = iter(left)
+
+    async def program() -> list[str]:
+        for _ in range(next(counts)):
+            Unclosed(through)
+        gc.collect()
+        return [*await asyncio.gather(*(asyncio.create_task(fetch(name)) for name in "abc")), await fetch("end")]
+
+    return program
+
+
+@pytest.mark.parametrize("through", [_by_loop, asyncio.create_task])
+@pytest.mark.parametrize("times", [[0, 2], [2, 0]])
+def test_a_client_that_is_collected_moves_no_lane_of_the_program(
+    times: list[int], through: Callable[[Any], Any]
+) -> None:
+    program = unclosed(times, through)
+    recording = record_in(MemoryStore(), program)
+    report = replay(recording, program, strict_order=True)
+    assert report.passed, report.text()
+    assert report.calls == 4
+
+
+def test_recordings_of_older_programs_count_such_clients_among_the_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "new_schedule", lambda _: Schedule(salt=7, finalisers_apart=False))
+    program = unclosed([1, 1, 0], _by_loop)
+    recording = record_in(MemoryStore(), program)
+    assert not read_tape(recording).finalisers_apart
+    assert replay(recording, program).passed
+    assert not replay(recording, program).passed

@@ -238,6 +238,7 @@ class Forker:
             stuck_after=plan.stuck_after,
             salt=tape.salt,
             closers_apart=tape.closers_apart,
+            finalisers_apart=tape.finalisers_apart,
         )
         self._before = _Before(plan, self.schedule) if served else None
         self._pen: Answering | None = None
@@ -316,6 +317,7 @@ class Forker:
             "schedule": self.schedule.mode,
             "hash_salt": self.schedule.salt,
             **({"closers_apart": True} if self.schedule.closers_apart else {}),
+            **({"finalisers_apart": True} if self.schedule.finalisers_apart else {}),
             "limits": plan.limits.as_json(),
             "overrides": paths,
             **plan.facts,

@@ -82,6 +82,7 @@ class Replayer:
             stuck_after=self.settings.stuck_after,
             salt=tape.salt,
             closers_apart=tape.closers_apart,
+            finalisers_apart=tape.finalisers_apart,
         )
         self.explainer = Explainer(tape)
         self.bodies = Bodies(tape.recording, [c.output_digest for c in tape.driven if c.output_digest is not None])

@@ -281,7 +281,12 @@ class Resumer(Recorder):
     ) -> None:
         # First the order of the tape; inputs of what is new come as they come.
         schedule = Schedule(
-            tape.turns(), mode=mode, stuck_after=stuck_after, salt=tape.salt, closers_apart=tape.closers_apart
+            tape.turns(),
+            mode=mode,
+            stuck_after=stuck_after,
+            salt=tape.salt,
+            closers_apart=tape.closers_apart,
+            finalisers_apart=tape.finalisers_apart,
         )
         schedule.owes(tape.owed())
         super().__init__(

@@ -206,6 +206,11 @@ class Tape:
         return self.started.attrs.get("closers_apart") is True
 
     @property
+    def finalisers_apart(self) -> bool:
+        """The same of tasks that finalisers make."""
+        return self.started.attrs.get("finalisers_apart") is True
+
+    @property
     def placeless(self) -> frozenset[str]:
         """Calls of code that had no place of its own: which of a lane's they are, their arrival alone has told."""
         if self._placeless is None:

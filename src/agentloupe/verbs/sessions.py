@@ -256,6 +256,7 @@ class RecordOpener:
         facts: dict[str, Json] = {"root": opening.root, "rules": rules.digest}
         if schedule is not None:
             facts |= {"schedule": schedule.mode, "hash_salt": schedule.salt, "closers_apart": schedule.closers_apart}
+            facts["finalisers_apart"] = schedule.finalisers_apart
         if opening.schedule is not None:
             facts["whole_program"] = True
         if self._program.pid != os.getpid():

@@ -60,7 +60,8 @@ class Schedule:
         keeper: what is told of it.
         stuck_after: seconds without a move after which an order that must be followed counts as stuck.
         salt: of the hashes of tasks and futures; the same in a recording and its replays.
-        closers_apart: whether what closes a generator is counted apart; recordings of older programs do not.
+        closers_apart, finalisers_apart: whether what closes a generator, and tasks that finalisers make, are counted apart;
+            recordings of older programs do not.
 
     Attributes:
         order: what is left of the tape's.
@@ -82,6 +83,7 @@ class Schedule:
         stuck_after: float = STUCK_AFTER,
         salt: int = 0,
         closers_apart: bool = True,
+        finalisers_apart: bool = True,
     ) -> None:
         self.mode: Mode = mode
         self.live = live
@@ -89,6 +91,7 @@ class Schedule:
         self.stuck_after = stuck_after
         self.salt = salt
         self.closers_apart = closers_apart
+        self.finalisers_apart = finalisers_apart
         self.lock = _RLock()
         self.strands: set[Strand] = set()
         self.lanes = 1

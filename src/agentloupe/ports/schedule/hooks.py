@@ -19,7 +19,7 @@ from typing import Any, Final, cast
 
 from agentloupe.ports import surroundings
 from agentloupe.ports.callers import made_here
-from agentloupe.ports.schedule.core import Item
+from agentloupe.ports.schedule.core import Item, Schedule
 from agentloupe.ports.schedule.gate import HOOKED, OUTSIDE, Gate, gate_of, plain_threadsafe
 from agentloupe.ports.schedule.lanes import stable_hash
 from agentloupe.ports.schedule.turns import Cancels, begin, piece_turn, turn
@@ -38,6 +38,10 @@ _plain_call_at = _Loop.call_at
 _plain_run_forever = _Loop.run_forever
 _plain_time: Callable[[Any], float] = _Loop.time
 _plain_reschedule = timeouts.Timeout.reschedule
+
+
+_NEAR: Final = 3
+"""Frames from a finaliser to the loop: through `asyncio.create_task`, or straight."""
 
 
 class _New(threading.local):
@@ -95,7 +99,7 @@ def _create_task(loop: Any, coro: Coroutine[Any, Any, Any], **options: Any) -> A
     if there is None or there.inner:
         return _plain_create_task(loop, coro, **options)
     schedule = there.schedule
-    left = _left_generator(coro) if schedule is not None and schedule.closers_apart else None
+    left = None if schedule is None else _left(schedule, coro)
     if left is None:
         home = made_here(there.child("a", thread=loop._thread_id or threading.get_ident()))
     else:
@@ -113,6 +117,25 @@ def _create_task(loop: Any, coro: Coroutine[Any, Any, Any], **options: Any) -> A
     if schedule is not None and not schedule.closed:
         gate_of(loop, schedule)
     return task
+
+
+def _left(schedule: Schedule, coro: object) -> str | None:
+    """The name of what was left behind, and is tidied up by this; `None` where the program itself makes a task."""
+    if schedule.closers_apart and (name := _left_generator(coro)) is not None:
+        return name
+    return _finalised(coro) if schedule.finalisers_apart else None
+
+
+def _finalised(coro: object) -> str | None:
+    """The name of what a finaliser makes a task of: a client that nobody closed is collected when the collector likes."""
+    frame = sys._getframe(3)  # pyright: ignore[reportPrivateUsage]  # there is no other way
+    for _ in range(_NEAR):
+        if frame.f_code.co_name == "__del__":
+            return str(getattr(coro, "__name__", "finaliser"))
+        if frame.f_back is None:
+            return None
+        frame = frame.f_back
+    return None
 
 
 def _left_generator(coro: object) -> str | None:
