@@ -271,6 +271,36 @@ def test_the_total_timeout_of_a_session_fires_in_its_turn(after: int) -> None:
         assert report.passed, report.text()
 
 
+def test_a_total_timeout_that_aiohttp_makes_an_error_of_inside_of_the_call() -> None:
+    hold = threading.Event()
+
+    def app(request: HttpRequest) -> HttpReply:
+        hold.wait()
+        return HttpReply(200, b"{}", {})
+
+    with serve(app) as server:
+
+        async def worker() -> list[Any]:
+            seen: list[Any] = []
+            try:
+                async with asyncio.timeout(30), _session(timeout=aiohttp.ClientTimeout(total=0.1)) as session:
+                    try:
+                        await session.post(f"{server.url}/v1/chat/completions", json=BODY)
+                    except TimeoutError as error:
+                        seen.append(type(error).__name__)
+                    task = asyncio.current_task()
+                    seen.append(task.cancelling() if task else None)
+                    await asyncio.sleep(0)
+            finally:
+                hold.set()
+            return seen
+
+        done = loupe.record(worker)
+        assert done.result == ["TimeoutError", 0]
+        report = replay(done.run_id, worker)
+        assert report.passed, report.text()
+
+
 def test_connections_that_fail_fail_again_with_what_they_say() -> None:
     async def worker() -> list[Any]:
         async with _session() as session:

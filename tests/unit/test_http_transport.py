@@ -100,6 +100,32 @@ def test_the_same_bytes_come_back(server: Server, library: str, asynchronous: bo
 
 
 @pytest.mark.usefixtures("workdir")
+@pytest.mark.parametrize("library", ["httpx", "httpx2"])
+def test_a_program_may_ask_how_long_it_took(server: Server, library: str) -> None:
+    module = pytest.importorskip(library)
+    took: list[list[Any]] = []
+
+    def worker() -> None:
+        with module.Client(transport=http_transport()) as client:
+            took.append([client.post(f"{server.url}/v1/chat/completions", json=BODY).elapsed])
+        with loupe.wrap(openai.OpenAI(base_url=f"{server.url}/v1", api_key="k")) as client:
+            took[-1].append(client.chat.completions.with_raw_response.create(**BODY).elapsed)
+
+        async def later() -> None:
+            async with module.AsyncClient(transport=http_transport()) as client:
+                took[-1].append((await client.post(f"{server.url}/v1/chat/completions", json=BODY)).elapsed)
+
+        asyncio.run(later())
+
+    done = loupe.record(worker)
+    report = replay(done.run_id, worker)
+    assert report.passed, report
+    recorded, replayed = took
+    assert recorded == replayed
+    assert all(how_long.total_seconds() > 0 for how_long in recorded)
+
+
+@pytest.mark.usefixtures("workdir")
 def test_a_model_call_is_a_model_step(server: Server) -> None:
     done = loupe.record(_ask("httpx", False, f"{server.url}/v1/chat/completions"))
     (step,) = _steps(done.run_id)

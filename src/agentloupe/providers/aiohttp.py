@@ -8,9 +8,11 @@ recorded bytes. The module is imported where aiohttp is loaded only. What is not
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -23,6 +25,7 @@ from aiohttp.streams import StreamReader
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from agentloupe.ports.streams import Stream, aopen_stream
+from agentloupe.ports.surroundings import here
 from agentloupe.providers.httpcall import HttpCall, json_bytes
 from agentloupe.providers.httpstream import is_stream
 from agentloupe.providers.sending import passes_on
@@ -57,8 +60,11 @@ async def send_recorded(request: Any, handler: Handler) -> Any:
     content = await content_of_request(request)
     wanted = HttpCall(request.method, str(request.url), content, request.headers.get("Content-Type", ""))
 
+    sent: list[bool] = []
+
     async def send() -> Any:
-        with wanted.tried(request.headers) as seen:
+        sent.append(True)
+        with wanted.tried(request.headers) as seen, _noting_cancels(request):
             response = await handler(request)
             seen.append(response.status)
             if not is_stream(response.status, response.headers.get("content-type", ""), asked=wanted.asked):
@@ -74,7 +80,12 @@ async def send_recorded(request: Any, handler: Handler) -> Any:
     def again(answer: dict[str, Json]) -> object:
         return Answer(answer, Reader(request, _chunked(answer), whole=content_of(answer)))
 
-    reply = await aopen_stream(wanted.call(_stored, again, resend), send, _head_of_stream, wanted.done)
+    try:
+        reply = await aopen_stream(wanted.call(_stored, again, resend), send, _head_of_stream, wanted.done)
+    except TimeoutError:
+        if not sent and _cancelled(request) and (task := asyncio.current_task()) is not None:
+            task.uncancel()  # as the session's own timer did where the request was sent
+        raise
     if reply.stream is None:
         return await reply.value.response(request) if isinstance(reply.value, Answer) else reply.value
     head = cast("dict[str, Json]", reply.stream.head)
@@ -82,6 +93,23 @@ async def send_recorded(request: Any, handler: Handler) -> Any:
         return await Answer(head, Reader(request, _chunked(head), stream=reply.stream)).response(request)
     reply.raw.content = Reader(request, _chunked(head), stream=reply.stream, source=reply.raw.content)
     return reply.raw
+
+
+def _cancelled(request: Any) -> bool:
+    """Whether the session's time limit has cancelled the task that sends a request."""
+    return getattr(request._timer, "_cancelled", False) is True
+
+
+@contextmanager
+def _noting_cancels(request: Any) -> Generator[None]:
+    """The session's timer makes an error of its cancel inside of the call: the tape has to tell that there was one."""
+    try:
+        yield
+    except TimeoutError:
+        there = here()
+        if _cancelled(request) and there is not None and there.performing is not None:
+            there.performing.facts["cancels"] = 1
+        raise
 
 
 async def content_of_request(request: Any) -> bytes | None:

@@ -37,7 +37,7 @@ def stored(response: Any) -> dict[str, Json]:
         http_version=response.http_version,
         reason_phrase=response.reason_phrase,
     )
-    elapsed: object = response.__dict__.get("_elapsed")
+    elapsed: object = response.__dict__.get("_elapsed", getattr(response.stream, "elapsed", None))
     return {**about, "elapsed": elapsed.total_seconds()} if isinstance(elapsed, dt.timedelta) else about
 
 

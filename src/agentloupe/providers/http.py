@@ -10,6 +10,8 @@ call. Streams are passed on as they come, and come back in the same pieces.
 
 from __future__ import annotations
 
+import datetime as dt
+import time
 from collections.abc import Callable
 from typing import Any, Self
 
@@ -52,10 +54,14 @@ class HttpTransport:
 
         def send(request: Any = request) -> Any:
             with wanted.tried(request.headers) as seen:
+                began = time.perf_counter()
                 response = inner.handle_request(request)
                 seen.append(response.status_code)
                 if not is_stream(response.status_code, response.headers.get("content-type", ""), asked=wanted.asked):
                     response.read()
+                    response.elapsed = dt.timedelta(
+                        seconds=time.perf_counter() - began
+                    )  # the client has nothing to read
             return response
 
         return wanted.answer(open_stream(wanted.made(send), send, wanted.head, wanted.done))
@@ -70,10 +76,12 @@ class HttpTransport:
 
         async def send(request: Any = request) -> Any:
             with wanted.tried(request.headers) as seen:
+                began = time.perf_counter()
                 response = await inner.handle_async_request(request)
                 seen.append(response.status_code)
                 if not is_stream(response.status_code, response.headers.get("content-type", ""), asked=wanted.asked):
                     await response.aread()
+                    response.elapsed = dt.timedelta(seconds=time.perf_counter() - began)
             return response
 
         return wanted.answer(await aopen_stream(wanted.made(send), send, wanted.head, wanted.done))

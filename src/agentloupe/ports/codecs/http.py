@@ -80,7 +80,7 @@ def _read_request(wire: Json, _: Value) -> object:
 
 def _write_response(value: Any, inner: Inner) -> Json:
     request: object = value.__dict__.get("_request")
-    elapsed: object = value.__dict__.get("_elapsed")
+    elapsed: object = value.__dict__.get("_elapsed", getattr(value.__dict__.get("stream"), "elapsed", None))
     return {
         "module": _library(value, "Response"),
         "status": int(value.status_code),
