@@ -212,6 +212,7 @@ class _Full:
 
         self.run_id = writer.run_id
         self.owner = writer.owner
+        self.offer = writer.offer
         self.remind = writer.remind
         self.flush = writer.flush
         self.close = writer.close
