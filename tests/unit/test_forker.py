@@ -797,7 +797,7 @@ def test_a_run_whose_tools_ran_outside_is_not_run_again(store: MemoryStore):
     with pytest.raises(ForkRefused) as refused:
         fork(run_id, loose, from_step=3, store=store)
     assert refused.value.reason == "control_flow"
-    assert "decorate these tools with @tool: outside" in str(refused.value)
+    assert "decorate these tools with @loupe.tool: outside" in str(refused.value)
     done = fork(run_id, from_step=3, store=store, provider=from_llm_call(Script("generic works")))
     assert done.candidates[0].status == "ok"
     again = from_llm_call(Script(("outside", {}), "the recorded message answers"))

@@ -461,7 +461,7 @@ def test_undecorated_tools_lower_the_coverage() -> None:
     run = store.run(block.run_id)
     assert run is not None
     assert run.coverage == "control_flow"
-    assert run.coverage_notes == ("tool 'calc' ran outside the boundary: decorate it with @tool",)
+    assert run.coverage_notes == ("tool 'calc' ran outside the boundary: decorate it with @loupe.tool",)
 
 
 def test_results_that_only_messages_tell_are_tool_steps_that_say_so() -> None:
@@ -516,7 +516,7 @@ def test_a_tool_that_was_asked_for_last_and_not_seen_to_run_is_a_gap() -> None:
     with pytest.raises(ReplayRefused, match="not seen to run") as refused:
         loupe.replay(store.recording(block.run_id), lambda: None)
     assert (refused.value.exit_code, refused.value.reason) == (3, "control_flow")
-    assert "decorate these tools with @tool: calc" in str(refused.value)
+    assert "decorate these tools with @loupe.tool: calc" in str(refused.value)
 
 
 def test_an_end_that_came_from_outside_is_no_gap() -> None:

@@ -137,8 +137,27 @@ def test_the_whole_way(
         for words in (["replay", "last"], ["fork", "last", "--from", "1", "--engine", "own"]):
             capsys.readouterr()
             assert main([*words, "--db", "x.db", "--", "python", "my_agent.py"]) == 3
-            assert "decorate these tools with @tool: weather" in capsys.readouterr().err
+            assert "decorate these tools with @loupe.tool: weather" in capsys.readouterr().err
         assert (workdir / "ran").read_text() == "Bonn.", "nothing real runs by accident"
+
+
+@pytest.mark.parametrize("named", ["weather", "wea*"])
+def test_a_tool_that_the_program_answers_itself_need_not_be_seen(
+    named: str, workdir: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A hand-off to another agent, or a form to answer in: what a framework does in its own code is control logic."""
+    (workdir / "my_agent.py").write_text(TOOLS + FORMS["chat"])
+    (workdir / "loupe.toml").write_text(f'control_tools = ["other", "{named}"]')
+    with serve(model) as server, (workdir / "said").open("w+b") as said:
+        monkeypatch.setenv("MODEL_URL", f"{server.url}/v1")
+        run_recorded(["python", "my_agent.py"], db="x.db", output=said)
+    store = open_url("x.db", create=False)
+    (run,) = store.runs()
+    assert (run.coverage, [step.kind for step in store.steps(run.id)]) == ("full", ["agent", "llm", "llm"])
+    assert store.events(run.id)[-1].attrs["control_tools"] == ["weather"]
+    store.close()
+    for _ in range(2):
+        assert main(["replay", "last", "--db", "x.db", "--", "python", "my_agent.py"]) == 0, capsys.readouterr().err
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -30,7 +30,7 @@ _SUGGESTIONS: Final[dict[str, str]] = {
     "extra": "if the further call is meant, record the run anew or fork it from the start",
     "unconsumed": "if the call is meant to go away, name it with --expect; else look at why the program stopped early",
     "result_changed": "compare both values; if the change is meant, name it with --expect",
-    "leak": "send this through the boundary: @tool, retrieve(...), or a wrapped client",
+    "leak": "send this through the boundary: @loupe.tool, retrieve(...), or a wrapped client",
 }
 
 

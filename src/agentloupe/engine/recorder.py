@@ -75,6 +75,7 @@ class Recorder:
         refuse_writes: a write effect whose intent cannot be stored is refused.
         drops_values: where what waits to be stored is full, values of cheap reads are not kept; else the program waits.
         passes_trace_on: requests to models carry the trace of their step.
+        control_tools: names (patterns) of tools that nobody has to run: control logic answers them itself.
         schedule: of the run, which is told here; `None`: outcomes are taken as they come.
     """
 
@@ -91,6 +92,7 @@ class Recorder:
         refuse_writes: bool = True,
         drops_values: bool = False,
         passes_trace_on: bool = False,
+        control_tools: Sequence[str] = (),
         schedule: Schedule | None = None,
     ) -> None:
         self.rules = rules
@@ -102,7 +104,7 @@ class Recorder:
         self._strict = strict
         self._refuse_writes = refuse_writes
         self._covered = Covered()
-        self._watch = ToolWatch()
+        self._watch = ToolWatch(control_tools)
         self._writes: dict[tuple[str, str], int] = {}
         self._said: set[str] = set()
         self._names: dict[str, str] = {}
@@ -418,12 +420,15 @@ class Recorder:
         """
         ran = self._watch.undecorated()
         for name in ran:
-            self._covered.lower("control_flow", f"tool {name!r} ran outside the boundary: decorate it with @tool")
+            self._covered.lower("control_flow", f"tool {name!r} ran outside the boundary: decorate it with @loupe.tool")
         unseen = self._watch.never_seen() if status == "ok" else ()
         for name in unseen:
             note = f"tool {name!r} was asked for and not seen to run: decorate it, or it was never run"
             self._covered.lower("control_flow", note)
-        return {"undecorated": list[Json]((*ran, *unseen))} if ran or unseen else {}
+        facts: dict[str, Json] = {"undecorated": list[Json]((*ran, *unseen))} if ran or unseen else {}
+        if self._watch.control:
+            facts["control_tools"] = list[Json](self._watch.control)
+        return facts
 
     def _store_end(self, status: OutcomeStatus, clean: Scrubbed, facts: Attrs) -> None:
         attrs = self._end_facts(facts)

@@ -10,7 +10,7 @@ what was found not to be done is done again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn, cast
 
@@ -96,7 +96,7 @@ def check_resumable(tape: Tape) -> None:
             run_id,
             f"tools ran outside the boundary, and would run again: {', '.join(outside)}",
             "control_flow",
-            f"decorate these tools with @tool: {', '.join(outside)}; runs recorded with that can be resumed",
+            f"decorate these tools with @loupe.tool: {', '.join(outside)}; runs recorded with that can be resumed",
         )
     if _hosted_calls(tape):
         check_answered(tape)  # nobody can be asked for those
@@ -278,6 +278,7 @@ class Resumer(Recorder):
         refuse_writes: bool = True,
         drops_values: bool = False,
         passes_trace_on: bool = False,
+        control_tools: Sequence[str] = (),
     ) -> None:
         # First the order of the tape; inputs of what is new come as they come.
         schedule = Schedule(
@@ -298,6 +299,7 @@ class Resumer(Recorder):
             refuse_writes=refuse_writes,
             drops_values=drops_values,
             passes_trace_on=passes_trace_on,
+            control_tools=control_tools,
             schedule=schedule,
         )
         self.tape = tape
@@ -421,7 +423,7 @@ class Resumer(Recorder):
                     self.run_id,
                     f"the last answer asks for tools that are not declared, and may have run unseen: {names}",
                     "control_flow",
-                    f"decorate these tools with @tool: {names}",
+                    f"decorate these tools with @loupe.tool: {names}",
                 )
             )
 

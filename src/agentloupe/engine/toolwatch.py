@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from agentloupe.words.canonical import key_of
@@ -48,9 +49,16 @@ class _Proposal(NamedTuple):
 
 
 class ToolWatch:
-    """Follows one run: what models ask for, what is performed at the boundary, what comes back in messages."""
+    """Follows one run: what models ask for, what is performed at the boundary, what comes back in messages.
 
-    def __init__(self) -> None:
+    Args:
+        control_tools: names, or patterns of them (`transfer_to_*`), of tools that control logic answers itself: hand-offs,
+            forms to answer in. Nobody has to see them run.
+    """
+
+    def __init__(self, control_tools: Sequence[str] = ()) -> None:
+        self._control_tools = tuple(control_tools)
+        self._control: dict[str, None] = {}
         self._asked: dict[str, tuple[AskedTool, bool]] = {}
         self._proposed: dict[str, list[_Proposal]] = {}
         self._performed: set[str] = set()
@@ -69,7 +77,9 @@ class ToolWatch:
         """
         forced = forced_tool(request)
         for asked in asked_tools(answer_in(response)):
-            if len(self._asked) < _MANY:
+            if any(fnmatchcase(asked.name, pattern) for pattern in self._control_tools):
+                self._control[asked.name] = None
+            elif len(self._asked) < _MANY:
                 self._asked[asked.call_id] = asked, asked.name == forced
             if sequence is not None and (asked.name in self._proposed or len(self._proposed) < _MANY):
                 proposed = self._proposed.setdefault(asked.name, [])
@@ -124,6 +134,11 @@ class ToolWatch:
                 self._outside[asked.name] = None
                 seen.append(SeenResult(asked.name, asked.arguments, result, cause))
         return seen
+
+    @property
+    def control(self) -> tuple[str, ...]:
+        """Names of the tools that were asked for and that control logic answers itself."""
+        return tuple(name for name in self._control if name not in self._performed)
 
     def undecorated(self) -> tuple[str, ...]:
         """Names of tools that ran outside, in the order in which they were found."""

@@ -7,6 +7,7 @@
     stuck_after = 5                   # LOUPE_STUCK_AFTER; seconds until a replay that does not move is stopped
     lookup_timeout = 30               # LOUPE_LOOKUP_TIMEOUT; seconds that `resume` waits for a tool's `lookup`
     model_urls = ["llm.example:8080"] # LOUPE_MODEL_URLS (commas); further addresses of models, for programs that wrap nothing
+    control_tools = ["transfer_to_*"] # LOUPE_CONTROL_TOOLS (commas); tools that a framework answers itself, so that nobody sees them run
     anchors = "/safe/anchors.jsonl"   # LOUPE_ANCHORS; signed checkpoints that `verify` and the page hold runs against
     anchor_key = "/safe/anchor.pub"   # LOUPE_ANCHOR_KEY; the public key that they are signed with
     outbox = true                     # LOUPE_OUTBOX; or types of events (commas): what is told to the outside, see `ports.outbox`
@@ -120,6 +121,7 @@ class Settings:
         server: of `agentloupe serve`.
         outbox: types of events that are told to the outside; `None`: as the store is set.
         model_urls: further addresses of models (host, `host:port` or beginning of a URL), for programs that wrap nothing.
+        control_tools: names or patterns of tools that control logic answers itself: hand-offs, forms to answer in.
         pass_trace_on: requests to models carry the headers `traceparent` and `tracestate` of their step.
         anchors, anchor_key: file of signed checkpoints, and file of the public key; `None`: nothing is held against any.
     """
@@ -139,6 +141,7 @@ class Settings:
     env: tuple[str, ...] = ("TZ", "LANG", "LC_ALL", "PYTHONHASHSEED")
     server: ServerSettings = field(default_factory=ServerSettings)
     model_urls: tuple[str, ...] = ()
+    control_tools: tuple[str, ...] = ()
     outbox: tuple[str, ...] | None = None
     pass_trace_on: bool = False
     anchors: Path | None = None
@@ -428,6 +431,7 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "lookup_timeout": _seconds,
     "env": _names,
     "model_urls": _names,
+    "control_tools": _names,
     "pass_trace_on": _switch,
     "outbox": _outbox,
     "anchors": _text,

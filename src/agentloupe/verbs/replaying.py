@@ -274,9 +274,11 @@ def way_back(tape: Tape) -> str:
     attrs: Mapping[str, Json] = tape.finished.attrs if tape.finished is not None else {}
     named, notes = attrs.get("undecorated"), attrs.get("coverage_notes")
     if isinstance(named, list) and named:
-        return f"decorate these tools with @tool: {', '.join(map(str, named))}; then record again"
+        tools = ", ".join(map(str, named))
+        own = "hand-offs and forms to answer in, which a framework takes itself, are named in the setting control_tools"
+        return f"decorate these tools with @loupe.tool: {tools}; then record again ({own})"
     if isinstance(notes, list) and any(child in str(note) for child in _CHILDREN for note in notes):
-        return "start processes and interpreters inside a tool (@tool), whose result a replay gives back; then record again"
+        return "start processes and interpreters inside a tool (@loupe.tool), whose result a replay gives back; then record again"
     return "see the notes of `agentloupe show`, mend the program and record again"
 
 

@@ -309,6 +309,7 @@ def _resumer(writer: RunWriter, tape: Tape, argv: Sequence[str] | None) -> Resum
         refuse_writes=settings.write_without_store == "refuse",
         drops_values=settings.when_full == "drop_bodies",
         passes_trace_on=settings.pass_trace_on,
+        control_tools=settings.control_tools,
     )
 
 

@@ -231,6 +231,7 @@ class RecordOpener:
             refuse_writes=settings.write_without_store == "refuse",
             drops_values=settings.when_full == "drop_bodies",
             passes_trace_on=settings.pass_trace_on,
+            control_tools=settings.control_tools,
             schedule=opening.schedule or new_schedule(settings),
         )
         keeping.begin(recorder, self._started(opening, settings, recorder, task_id))
