@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures as futures
 import contextlib
+import contextvars
 import inspect
 import logging
 import os
@@ -496,3 +497,46 @@ def test_nothing_stands_before_the_beginning_of_a_run() -> None:
         early()
     events = store.recording(opener.sessions[0].run_id).events
     assert events[0].type == "run.started"
+
+
+def test_a_worker_that_a_callback_without_context_ends_is_of_the_run() -> None:
+    """As anyio does: threads for blocking code are ended by a callback of the main task, in an empty context."""
+    jobs: queue.Queue[Any]
+
+    def work() -> None:
+        while (job := jobs.get()) is not None:
+            loop, waiting, who = job
+            loop.call_soon_threadsafe(waiting.set_result, fetch(n=who))
+
+    async def main() -> list[int]:
+        nonlocal jobs
+        jobs = queue.Queue()
+        threading.Thread(target=work).start()
+        loop = asyncio.get_running_loop()
+        task: Any = asyncio.current_task()
+
+        def never(_: object) -> None:
+            jobs.put(None)
+
+        def end(_: object) -> None:
+            jobs.put(None)
+
+        task.add_done_callback(never, context=contextvars.Context())
+        task.add_done_callback(end, context=contextvars.Context())
+        assert task.remove_done_callback(never) == 1
+        answers: list[int] = []
+        for who in range(3):
+            waiting = loop.create_future()
+            jobs.put((loop, waiting, who))
+            answers.append(await waiting)
+        return answers
+
+    def program() -> Any:
+        answers = asyncio.run(main())
+        for thread in threading.enumerate():
+            if thread is not threading.current_thread() and getattr(thread, "_target", None) is work:
+                thread.join(5)
+        return [answers, jobs.qsize()]
+
+    one = passes(program)
+    assert marks_of(one.recording) == {}

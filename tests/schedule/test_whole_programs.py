@@ -143,3 +143,33 @@ def test_a_run_begins_with_its_start_however_long_that_takes(workdir: Path, monk
     replayed = _agentloupe(workdir, "replay", "last", "--strict-order", "--json", "--", "python", "program.py")
     report = json.loads(replayed.stdout)
     assert (report["verdict"], report["order_proven"]) == ("pass", True), replayed.stdout
+
+
+LEAVES_ITEMS_BEHIND = """
+import threading, agentloupe as loupe
+from concurrent.futures import ThreadPoolExecutor
+from time import sleep
+
+@loupe.tool(effect="read")
+def look(who):
+    sleep(0.1)
+    return who
+
+def job(who):
+    for n in range(2):
+        look((who, n))
+
+pool = ThreadPoolExecutor(2)
+for who in range(3):
+    pool.submit(job, who)
+"""
+
+
+@pytest.mark.slow
+def test_work_that_a_program_leaves_to_a_pool_at_its_end_keeps_its_order(workdir: Path) -> None:
+    Path("program.py").write_text(LEAVES_ITEMS_BEHIND, "utf-8")
+    recorded = _agentloupe(workdir, "run", "--", "python", "program.py")
+    assert recorded.returncode == 0, recorded.stderr
+    replayed = _agentloupe(workdir, "replay", "last", "--strict-order", "--json", "--", "python", "program.py")
+    report = json.loads(replayed.stdout)
+    assert (report["verdict"], report["calls"], report["order_proven"]) == ("pass", 6, True), replayed.stdout

@@ -53,6 +53,26 @@ class _New(threading.local):
 _new = _New()
 
 
+class _OfRun:
+    """A callback that stands where it was added, whatever its context; equal to what was given, so that it can be removed."""
+
+    __slots__ = ("_fn", "_there")
+
+    def __init__(self, fn: Callable[[Any], object], there: surroundings.Surroundings) -> None:
+        self._fn = fn
+        self._there = there
+
+    def __call__(self, future: Any) -> None:
+        with surroundings.replaced(self._there):
+            self._fn(future)
+
+    def __eq__(self, other: object) -> bool:
+        return self._fn == other
+
+    def __hash__(self) -> int:
+        return hash(self._fn)
+
+
 class LaneTask(asyncio.Task[Any]):
     """A task of a run: hashed by its lane, so that sets of tasks iterate alike in a recording and in its replay."""
 
@@ -63,6 +83,15 @@ class LaneTask(asyncio.Task[Any]):
         """By lane."""
         known = self.agentloupe_hash
         return _new.hash if known is None else known
+
+    def add_done_callback(self, fn: Callable[[Any], object], /, *, context: Context | None = None) -> None:
+        """What a run adds is of the run, also in a context that is nobody's: anyio ends its worker threads so."""
+        there = (
+            here() if context is not None and not isinstance(getattr(fn, "__self__", None), asyncio.Future) else None
+        )
+        if context is not None and there is not None and surroundings.of_context(context, None) is None:
+            fn = _OfRun(fn, there)
+        super().add_done_callback(fn, context=context)
 
     def __del__(self) -> None:
         """Nobody has to hear of a task that was stopped with its replay."""

@@ -377,7 +377,14 @@ def _shutdown() -> None:
         left[0].join()
         if left[0].is_alive():
             break
-    _plain_shutdown()
+    mine = me()
+    if mine is None:
+        return _plain_shutdown()
+    mine.schedule.away()  # workers of pools are waited for where no hook stands, and have their items still to do
+    try:
+        return _plain_shutdown()
+    finally:
+        mine.schedule.back()
 
 
 # --- installing -----------------------------------------------------------------------------------------------------------
