@@ -436,3 +436,61 @@ def test_what_stops_programs_from_outside_is_no_answer_of_a_write() -> None:
     assert (live, step.status, step.error_class) == ("halted", "unknown", f"{__name__}.Halt")
     report = loupe.replay(recording, pays)
     assert report.passed, report.text()
+
+
+# --- cancelled while it is asked for an item --------------------------------------------------------------------------------
+
+
+@loupe.tool(effect="read")
+async def stalls(after: int, *, tidy: bool = False) -> AsyncGenerator[int]:
+    for item in range(after):
+        yield item
+    try:
+        await asyncio.Event().wait()
+    except asyncio.CancelledError:
+        if tidy:
+            raise ConnectionResetError("closed") from None
+        raise
+
+
+async def _with_a_timeout(after: int) -> list[Any]:
+    seen: list[Any] = []
+    try:
+        async with asyncio.timeout(0.01):
+            seen += [item async for item in stalls(after)]
+    except TimeoutError:
+        seen.append("late")
+    return seen
+
+
+async def _given_up(after: int) -> list[Any]:
+    async def read() -> None:
+        async for item in stalls(after):
+            seen.append(item)
+
+    seen: list[Any] = []
+    task = asyncio.create_task(read())
+    await asyncio.sleep(0.01)
+    task.cancel()
+    return [*seen, *(type(one).__name__ for one in await asyncio.gather(task, return_exceptions=True))]
+
+
+async def _tidied_up(after: int) -> list[Any]:
+    seen: list[Any] = []
+    try:
+        async with asyncio.timeout(0.01):
+            async for item in stalls(after, tidy=True):
+                seen.append(item)  # what came before is kept
+    except ConnectionResetError as error:
+        seen.append(str(error))
+    return seen
+
+
+@pytest.mark.parametrize("after", [0, 2])
+@pytest.mark.parametrize("program", [_with_a_timeout, _given_up, _tidied_up])
+@pytest.mark.usefixtures("workdir")
+def test_one_that_is_cancelled_in_the_middle_is_cancelled_there_again(program: Any, after: int) -> None:
+    made = loupe.record(program, after)
+    assert len(made.result) >= 1
+    report = loupe.replay(made.run_id, program, strict_order=True)
+    assert report.passed, report.text()

@@ -20,6 +20,7 @@ from agentloupe.ports.drivers import (
     in_turn,
     performed,
     served,
+    until_cancelled,
     waits,
 )
 from agentloupe.ports.ids import (
@@ -101,6 +102,7 @@ __all__ = [
     "served",
     "span",
     "trace_here",
+    "until_cancelled",
     "waits",
 ]
 

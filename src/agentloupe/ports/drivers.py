@@ -34,6 +34,7 @@ __all__ = [
     "in_turn",
     "performed",
     "served",
+    "until_cancelled",
     "waits",
 ]
 
@@ -298,3 +299,9 @@ async def aturn(schedule: Schedule, id: str, *, cancelled: bool) -> BaseExceptio
 async def apiece(schedule: Schedule, piece: PieceTurn, *, cancelled: bool) -> BaseException | None:
     """The same for a piece of a stream, if it has a turn. For drivers of calls."""
     return await hooks().piece_turn(schedule, piece, cancelled=cancelled)
+
+
+async def until_cancelled() -> None:
+    """Waits until the program cancels the running task, as it did on the tape. For drivers of calls."""
+    there = here()
+    await hooks().until_cancelled(None if there is None else there.schedule)

@@ -113,6 +113,9 @@ class _Ending:
     def ended(self, how: How, returned: object = None, error: BaseException | None = None) -> None:
         """It is over."""
 
+    def cancelled(self, times: int) -> None:
+        """So often has the program cancelled what is over now, at its last step."""
+
 
 # --- one generator around another, sync and async ----------------------------------------------------------------------
 
@@ -161,6 +164,7 @@ async def asteps(opening: Callable[[], _Opened]) -> AsyncGenerator[Any, Any]:
     source, place, ending = opened.source, opened.place, opened.ending
     resume, given = source.asend, None
     while True:
+        cancels = ambient.cancels()
         try:
             with place.step():
                 item = await resume(given)
@@ -168,6 +172,7 @@ async def asteps(opening: Callable[[], _Opened]) -> AsyncGenerator[Any, Any]:
             ending.ended("complete")
             return
         except BaseException as error:
+            ending.cancelled(cancels.count())
             ending.ended("raised", error=error)
             raise
         ending.came(item)
@@ -185,16 +190,25 @@ async def asteps(opening: Callable[[], _Opened]) -> AsyncGenerator[Any, Any]:
 
 
 class _Async:
-    """A generator that waits for nothing, as an async one."""
+    """A generator that waits for nothing, as an async one. `cancels`: but for the cancel that was its end on the tape."""
 
-    def __init__(self, source: Generator[Any, Any, Any]) -> None:
+    def __init__(self, source: Generator[Any, Any, Any], cancels: bool = False) -> None:
         self._source = source
+        self._cancels = cancels
 
     async def asend(self, value: object) -> object:
-        return self._next(self._source.send, value)
+        return await self._in_turn(self._source.send, value)
 
     async def athrow(self, error: BaseException) -> object:
-        return self._next(self._source.throw, error)
+        return await self._in_turn(self._source.throw, error)
+
+    async def _in_turn(self, resume: Callable[[Any], object], given: object) -> object:
+        try:
+            return self._next(resume, given)
+        except BaseException as error:
+            if self._cancels and not isinstance(error, StopAsyncIteration):
+                await ambient.until_cancelled()
+            raise
 
     async def aclose(self) -> None:
         self._source.close()
@@ -211,7 +225,7 @@ class _Async:
 
 def tool_steps(request: Callable[[], Call], start: Callable[[], Any]) -> Generator[Any, Any, Any]:
     """A generator tool's call, made when its first item is asked for. `start` makes the real generator."""
-    return steps(lambda: _open_tool(request, start, lambda source: source))
+    return steps(lambda: _open_tool(request, start, lambda source, _: source))
 
 
 def atool_steps(request: Callable[[], Call], start: Callable[[], Any]) -> AsyncGenerator[Any, Any]:
@@ -220,7 +234,7 @@ def atool_steps(request: Callable[[], Call], start: Callable[[], Any]) -> AsyncG
 
 
 def _open_tool(
-    request: Callable[[], Call], start: Callable[[], Any], shape: Callable[[Generator[Any, Any, Any]], Any]
+    request: Callable[[], Call], start: Callable[[], Any], shape: Callable[[Generator[Any, Any, Any], bool], Any]
 ) -> _Opened:
     boundary = ambient.current()
     if boundary is None:
@@ -228,12 +242,12 @@ def _open_tool(
     made = request()
     decision = boundary.decide(made)
     if isinstance(decision, Serve):
-        return _Opened(shape(_again(boundary, made, _given(decision), decision.reading)))
+        return _Opened(shape(_again(boundary, made, _given(decision), decision.reading), decision.cancels > 0))
     with ambient.performed(decision, made.kind):
         place = _Place(here())
         if decision.instead is None:
             return _Opened(start(), place, _ToolEnding(boundary, made, decision, place))
-    return _Opened(shape(_instead(boundary, made, decision)))
+    return _Opened(shape(_instead(boundary, made, decision), False))
 
 
 class _ToolEnding(_Ending):
@@ -254,6 +268,10 @@ class _ToolEnding(_Ending):
     def sent(self, value: object) -> None:
         if not self._over:
             _say_sent(self._request, value)
+
+    def cancelled(self, times: int) -> None:
+        if times:
+            self._perform.facts["cancels"] = times
 
     def _left(self) -> None:
         """The run ends. Of a step that is not done nobody knows what it will give."""
@@ -296,6 +314,8 @@ def _given(decision: Serve) -> Yielded:
     if decision.handed is not None:
         decision.handed(False)
     if decision.error is not None:
+        if decision.cancels:  # that is to come when the first item is asked for
+            return Yielded(how="raised", error=codecs.encode(decision.error).wire)
         raise decision.error
     return decision.value if isinstance(decision.value, Yielded) else back(codecs.encode(decision.value).wire)
 

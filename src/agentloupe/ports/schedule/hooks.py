@@ -22,11 +22,11 @@ from agentloupe.ports.callers import made_here
 from agentloupe.ports.schedule.core import Item, Schedule
 from agentloupe.ports.schedule.gate import HOOKED, OUTSIDE, Gate, gate_of, plain_threadsafe
 from agentloupe.ports.schedule.lanes import stable_hash
-from agentloupe.ports.schedule.turns import Cancels, begin, piece_turn, turn
+from agentloupe.ports.schedule.turns import Cancels, begin, piece_turn, turn, until_cancelled
 from agentloupe.ports.surroundings import Home, here
 from agentloupe.words.errors import ReplayMismatch
 
-__all__ = ["SUPPORTED", "Cancels", "begin", "install", "piece_turn", "supported", "turn"]
+__all__ = ["SUPPORTED", "Cancels", "begin", "install", "piece_turn", "supported", "turn", "until_cancelled"]
 
 SUPPORTED: Final = ((3, 11), (3, 15))
 """The first and the last Python whose asyncio was looked at."""

@@ -14,7 +14,7 @@ from agentloupe.ports.schedule.lanes import Lane
 from agentloupe.ports.schedule.parts import PieceTurn
 from agentloupe.ports.schedule.scopes import cancels_several, of_a_scope
 
-__all__ = ["Cancels", "begin", "piece_turn", "turn"]
+__all__ = ["Cancels", "begin", "piece_turn", "turn", "until_cancelled"]
 
 _plain_create_future: Any = base_events.BaseEventLoop.create_future
 
@@ -123,8 +123,21 @@ async def _turn(
     return None
 
 
+async def until_cancelled(schedule: Schedule | None) -> None:
+    """Waits until the program cancels by itself what it has cancelled on the tape: in its turn where timers are the tape's, else in its own time."""
+    loop: Any = events._get_running_loop()
+    if loop is None or schedule is None or schedule.closed:
+        return
+    if gate_of(loop, schedule) is None:
+        await _until_cancelled(loop, schedule.stuck_after)
+        return
+    waiting = _plain_create_future(loop)
+    with suppress(asyncio.CancelledError):
+        await waiting
+    schedule.check()
+
+
 async def _until_cancelled(loop: Any, patience: float) -> None:
-    """Where timers are not the tape's, the program is to cancel by itself what it has cancelled on the tape; it does so in its own time."""
     waiting = loop.create_future()
     enough = loop.call_later(patience, waiting.cancel)
     with suppress(asyncio.CancelledError):
