@@ -42,6 +42,11 @@ def _hints(a: Json, b: Json, kind: str = "llm") -> tuple[str, ...]:
         ("p=0.7364712141640124", "p=0.5692038748222122", d.CHANCE),
         ("<Tool object at 0x7f3a2c>", "<Tool object at 0x7f9b10>", d.ADDRESSES),
         ("in /tmp/abc1/x", "in /tmp/zzz2/x", d.TEMPORARY),
+        (
+            'Traceback (most recent call last):\n  File "/tmp/abc1/x.py", line 3',
+            'Traceback (most recent call last):\n  File "/tmp/zzz2/x.py", line 7',
+            d.TRACEBACK,
+        ),
         ("key [removed:api_key]", "key sk-abc", d.REDACTION),
     ],
 )

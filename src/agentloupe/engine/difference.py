@@ -160,6 +160,7 @@ _TIME = re.compile(
 _CHANCE = re.compile(r"\b0\.\d{6,}\b")
 _ADDRESS = re.compile(r"\bat 0x[0-9a-fA-F]{6,}\b|\b0x[0-9a-fA-F]{8,}\b")
 _TEMPORARY = re.compile(r"/(?:var/)?tmp/\S+|/var/folders/\S+|\\Temp\\\S+")
+_TRACEBACK = "Traceback (most recent call last)"
 _WORD = re.compile(r"\w+")
 _REDACTED = re.compile(r"\[removed:[\w:-]+\]")
 
@@ -175,6 +176,7 @@ IDS: Final = "the differing part looks like a generated id: it was made outside 
 CHANCE: Final = "the differing part looks like a random number drawn outside the boundary; use agentloupe.random()"
 ADDRESSES: Final = "the differing part is a memory address: an object's default repr went into it"
 TEMPORARY: Final = "the differing part is a temporary path: it is another one in every process"
+TRACEBACK: Final = "the text of a traceback went into it: it names lines of a tool that a replay does not run; use the error's own text, str(error)"
 REDACTION: Final = "one side was redacted and the other was not: compare the redaction rules of recording and replay"
 
 
@@ -235,6 +237,9 @@ def _causes(a: str, b: str) -> Iterator[str]:
         yield REDACTION
     if Counter(_WORD.findall(a)) == Counter(_WORD.findall(b)) and _WORD.findall(a) != _WORD.findall(b):
         yield ORDER
+        return
+    if _TRACEBACK in a and _TRACEBACK in b:
+        yield TRACEBACK
         return
     for pattern, hint in (
         (_UUID, IDS),

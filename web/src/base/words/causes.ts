@@ -24,6 +24,10 @@ export const CAUSES_ZH: readonly (readonly [form: RegExp, text: string])[] = [
     /^the differing part is a memory address: an object's default repr went into it$/,
     '不同之处是内存地址：其中用到了对象的默认 repr',
   ],
+  [
+    /^the text of a traceback went into it: .*$/,
+    '里面有一段 traceback 的文本：它写着工具的代码行，而回放不运行工具；请只用错误自己的文本 str(error)',
+  ],
   [/^the differing part is a temporary path: .*$/, '不同之处是临时路径：每个进程的都不一样'],
   [/^one side was redacted and the other was not: .*$/, '一侧做了脱敏而另一侧没有：请比较录制与回放的脱敏规则'],
   [/^the system prompt is not the recorded one: .*$/, '系统提示词与录制的不同：提示词模板改了'],
