@@ -12,7 +12,7 @@ from typing import Any, Self, cast
 import agentloupe as loupe
 from agentloupe.ports.streams import Stream, Streamed, aopen_stream, open_stream
 from agentloupe.words.call import Call
-from tests.schedule.world import ask, ask_async, fetch_async, late, late_async
+from tests.schedule.world import ask, ask_async, fetch_async, late, late_async, put, put_async
 
 __all__ = ["STREAM_LOOPS", "STREAM_THREADS"]
 
@@ -251,6 +251,21 @@ async def pieces_of_several_streams() -> Any:
     return seen
 
 
+async def pieces_between_writes() -> Any:
+    """Whoever reads writes now and then, while the pieces of the others come."""
+    seen: list[Any] = []
+
+    async def one(who: int) -> None:
+        async with AsyncReader(who) as reader:
+            async for piece in reader:
+                seen.append([who, piece.decode()])
+                if len(seen) % 2 == 0:
+                    seen.append(await put_async(who=who, seen=list(seen)))
+
+    await asyncio.gather(*[one(who) for who in range(3)])
+    return seen
+
+
 async def pieces_through_a_queue() -> Any:
     """A graph library's way: one task reads, others wait for what is new, each of them made when the last one is done."""
     arrived: asyncio.Queue[bytes] = asyncio.Queue()
@@ -333,6 +348,22 @@ def pieces_of_several_threads() -> Any:
     return seen
 
 
+def pieces_between_writes_of_threads() -> Any:
+    """Whoever reads writes now and then, while the pieces of the others come."""
+    seen: list[Any] = []
+
+    def one(who: int) -> None:
+        with Reader(who) as reader:
+            for piece in reader:
+                seen.append([who, piece.decode()])
+                if len(seen) % 2:
+                    seen.append(put(who=who, seen=list(seen)))
+
+    with futures.ThreadPoolExecutor(3) as pool:
+        list(pool.map(one, range(3)))
+    return seen
+
+
 def pieces_through_a_pool() -> Any:
     """A graph library's way: a work item reads, others wait for what is new, each submitted when the last one is done."""
     arrived: queue.Queue[bytes] = queue.Queue()
@@ -369,6 +400,7 @@ STREAM_LOOPS: list[Callable[[], Any]] = [
     stream_with_tools,
     streams_of_agents,
     pieces_of_several_streams,
+    pieces_between_writes,
     pieces_through_a_queue,
 ]
 STREAM_THREADS: list[Callable[[], Any]] = [
@@ -376,5 +408,6 @@ STREAM_THREADS: list[Callable[[], Any]] = [
     streams_in_a_pool,
     blocking_streams_in_threads,
     pieces_of_several_threads,
+    pieces_between_writes_of_threads,
     pieces_through_a_pool,
 ]

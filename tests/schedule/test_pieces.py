@@ -18,7 +18,7 @@ from agentloupe.ports.streams import aopen_stream
 from agentloupe.store.memory import MemoryStore
 from agentloupe.verbs.forking import fork
 from agentloupe.verbs.sessions import RecordOpener
-from tests.schedule.test_inputs import WAITS, _ask, _stream, fetch, passes, recorded, types_of
+from tests.schedule.test_inputs import WAITS, _ask, _stream, fetch, passes, recorded, send, types_of
 from tests.tapes import edited
 
 Say = Callable[[str], None]
@@ -135,6 +135,26 @@ async def reads_and_asks() -> Any:
 
 async def _answer() -> Any:
     return {"choices": [{"message": {"role": "assistant", "content": "b"}}]}
+
+
+def test_writes_that_pieces_have_set_off_come_behind_them() -> None:
+    @loupe.agent(name="writes")
+    async def writes() -> Any:
+        seen: list[str] = []
+
+        def write(piece: str) -> None:
+            seen.append(piece)
+            sending.append(asyncio.create_task(send(piece)))
+
+        sending: list[asyncio.Task[str]] = []
+        await asyncio.gather(*(_read(name, 4, write) for name in "ab"))
+        seen += await asyncio.gather(*sending)
+        return [seen, await fetch(",".join(seen))]
+
+    WAITS.update(a=1, b=2, a0=1, b1=1)
+    recording, _ = recorded(writes)
+    WAITS.clear()
+    passes(recording, writes)
 
 
 def test_a_fork_amid_a_stream_hands_over_its_pieces_and_replays_as_it_was() -> None:

@@ -29,6 +29,8 @@ __all__ = [
     "late",
     "late_async",
     "living_in",
+    "put",
+    "put_async",
     "reluctant",
 ]
 
@@ -99,6 +101,16 @@ def fetch(**what: Any) -> int:
 
 @loupe.tool(effect="read")
 async def fetch_async(**what: Any) -> int:
+    return await late_async()
+
+
+@loupe.tool(effect="write")
+def put(**what: Any) -> int:
+    return late()
+
+
+@loupe.tool(effect="write")
+async def put_async(**what: Any) -> int:
     return await late_async()
 
 

@@ -279,6 +279,7 @@ class Schedule:
     def tells(self, id: str) -> None:
         """The end of a call is told before its turn: whoever is handed over before it must not come behind it on the tape."""
         with self.lock:
+            self._note_pieces(None)  # those that came before it must not come behind it either
             self._told.add(id)
 
     @survives
