@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from tests.schedule.trial import made, marks_of, replayed, tried
-from tests.schedule.world import clean_up, fetch_async, reluctant
+from tests.schedule.world import clean_up, fetch, fetch_async, reluctant
 
 Seen = list[Any]
 
@@ -83,6 +83,26 @@ async def _beside_others() -> Seen:
 @pytest.mark.parametrize("program", [_moved_on, _given_up])
 def test_programs_under_a_deadline_replay_exactly(program: Callable[[], Awaitable[Seen]]) -> None:
     trial = tried(program.__name__, program, recordings=8, replays=5)
+    assert (trial.wrong, trial.leaks, trial.marks, trial.guessed) == (0, 0, {}, 0), trial.said
+
+
+def _in_threads_of_anyio() -> Seen:
+    async def main() -> Seen:
+        seen: Seen = [await anyio.to_thread.run_sync(lambda: fetch(who="first"))]
+
+        async def one(who: int) -> None:
+            seen.append(await anyio.to_thread.run_sync(lambda: fetch(who=who)))
+
+        async with anyio.create_task_group() as group:
+            for who in range(3):
+                group.start_soon(one, who)
+        return seen
+
+    return anyio.run(main)
+
+
+def test_threads_of_anyio_are_proven_where_the_run_has_started_the_loop() -> None:
+    trial = tried("threads", _in_threads_of_anyio, recordings=6, replays=4)
     assert (trial.wrong, trial.leaks, trial.marks, trial.guessed) == (0, 0, {}, 0), trial.said
 
 

@@ -55,6 +55,7 @@ class Gate:
     """Stands for `selector.select` of one loop.
 
     Attributes:
+        owner: the run that has started the loop, as long as it runs.
         ahead: seconds by which the loop's clock is ahead of the real one, because a replay did not wait for its timers.
     """
 
@@ -65,6 +66,7 @@ class Gate:
         self._inbox: deque[Any] = deque()
         self._arrivals: dict[Schedule, tuple[Strand, list[Any]]] = {}
         self._select: Callable[[float | None], list[Any]] = loop._selector.select
+        self.owner: Schedule | None = None
         self.ahead = 0.0
         keep_their_order()
 

@@ -280,10 +280,13 @@ def _run_forever(loop: Any) -> None:
     there = here()
     schedule = there.schedule if there is not None else None
     gate = gate_of(loop, schedule) if schedule is not None else None
+    if gate is not None:
+        gate.owner = schedule
     try:
         _plain_run_forever(loop)
     finally:
         if gate is not None and schedule is not None:
+            gate.owner = None
             gate.leave(schedule)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 import threading
 import time
 import weakref
@@ -59,7 +60,15 @@ def me() -> Me | None:
 def sees(schedule: Schedule) -> bool:
     """Whether the running code is a part of that run, so that what it does follows from what was handed over."""
     there = here()
-    return there is not None and there.schedule is schedule
+    return of_own_loop(schedule) if there is None else there.schedule is schedule
+
+
+def of_own_loop(schedule: Schedule) -> bool:
+    """Whether this is a callback, in a context of nobody's, of a loop that the run itself has started: nothing else is in there."""
+    events: Any = sys.modules.get("asyncio.events")
+    loop = None if events is None else events._get_running_loop()
+    gate: Any = getattr(loop, "agentloupe_gate", None)
+    return gate is not None and gate.owner is schedule
 
 
 def noticed(schedule: Schedule) -> None:
