@@ -540,3 +540,29 @@ def test_a_worker_that_a_callback_without_context_ends_is_of_the_run() -> None:
 
     one = passes(program)
     assert marks_of(one.recording) == {}
+
+
+def test_a_thread_that_others_were_let_past_may_compute_as_long_as_it_likes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It waited where nobody could see it (an import that another thread is in, a lock older than the run); then it works."""
+    monkeypatch.setenv("LOUPE_STUCK_AFTER", "0.3")
+    old = plain.allocate_lock()
+
+    def program() -> Any:
+        old.acquire()
+
+        def waits_and_works() -> int:
+            with old:
+                began = time.thread_time()
+                while time.thread_time() - began < 1:
+                    pass
+            return ask("worked")
+
+        with futures.ThreadPoolExecutor(2) as pool:
+            working = pool.submit(waits_and_works)
+            pool.submit(old.release)
+            return working.result()
+
+    one = made(program, 1)
+    report, trace, leaks = replayed(one)
+    assert (report.passed, leaks, trace) == (True, 0, one.trace), report.text()
+    assert report.unproven, "what was not seen is said"

@@ -39,6 +39,7 @@ def _hints(a: Json, b: Json, kind: str = "llm") -> tuple[str, ...]:
         ("ts=1767225600", "ts=1767225999", d.CLOCK),
         ("Monday", "Friday", d.CLOCK),
         ("Case 0f8fad5b-d9cb-469f-a165-70867728950e.", "Case 7c9e6679-7425-40de-944b-e07fc1f90ae7.", d.IDS),
+        ("call_ai_e0224083af14476a8c29addde6f11729", "call_ai_8f042e5b09b2408ba6d4ea943f3923ee", d.IDS),
         ("p=0.7364712141640124", "p=0.5692038748222122", d.CHANCE),
         ("<Tool object at 0x7f3a2c>", "<Tool object at 0x7f9b10>", d.ADDRESSES),
         ("in /tmp/abc1/x", "in /tmp/zzz2/x", d.TEMPORARY),

@@ -111,6 +111,7 @@ class Schedule:
         self.at_close: list[Callable[[], None]] = []
         self._told: set[str] = set()
         self._passed = Passed()
+        self._used: dict[Strand, object] = {}
         self._overtaken: set[str] = set()
         self._signal: Callable[[], BaseException] | None = None
         self.order = Order(order)
@@ -682,7 +683,20 @@ class Schedule:
         if self.baton and (self.holder is not None or self.runq or self.beginning):
             return  # who computes does not stand still
         if self.follows and not self.closed and time.monotonic() - self.moved >= self.stuck_after:
-            self._stand_still()
+            if self._works_unseen():
+                self.moved = time.monotonic()
+            else:
+                self._stand_still()
+
+    def _works_unseen(self) -> bool:
+        """Whether a strand that others were let past has used the processor since the last look: it computes, or imports."""
+        lost = [strand for strand in list(self.strands) if strand.lost]
+        if not lost:
+            return False
+        from agentloupe.ports.schedule.watch import used_by
+
+        before, self._used = self._used, {strand: used_by(strand) for strand in lost}
+        return self._used != before
 
     def until_stuck(self) -> float:
         """Seconds until it is worth a `look`."""

@@ -15,6 +15,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, NamedTuple, cast
 
 from agentloupe.ports import surroundings
@@ -393,7 +394,8 @@ def _shutdown() -> None:
     try:
         return _plain_shutdown()
     finally:
-        mine.schedule.back()
+        with suppress(ReplayMismatch):  # a run that was stopped has said so
+            mine.schedule.back()
 
 
 # --- installing -----------------------------------------------------------------------------------------------------------

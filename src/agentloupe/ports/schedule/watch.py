@@ -18,7 +18,7 @@ from agentloupe.ports.schedule import plain
 from agentloupe.ports.schedule.core import Schedule, Strand
 from agentloupe.ports.schedule.parts import Coming
 
-__all__ = ["watch"]
+__all__ = ["used_by", "watch"]
 
 _SETTLE: Final = 0.04
 """So long a strand must be asleep without the processor, at `_LOOKS` looks in a row, to be taken for stuck."""
@@ -105,6 +105,15 @@ class _Eyes:
             return False
         self._looks += 1
         return self._looks > _LOOKS and now - self._since > (_SETTLE_BLIND if blind else _SETTLE)
+
+
+def used_by(strand: Strand) -> object:
+    """What changes while the thread computes: the processor's time that it has used, or where it is, if the system does not tell."""
+    try:
+        return Path(f"/proc/self/task/{strand.native}/schedstat").read_bytes().split()[0]
+    except (OSError, IndexError):
+        frame = sys._current_frames().get(strand.ident)  # pyright: ignore[reportPrivateUsage]  # documented
+        return None if frame is None else (id(frame), frame.f_lasti)
 
 
 def _asleep(strand: Strand) -> tuple[object, bool, float]:
