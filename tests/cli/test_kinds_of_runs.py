@@ -13,7 +13,7 @@ from agentloupe.providers.scripted import Answer, Ask, ScriptedServer, fail, sam
 from agentloupe.store.owners import this_process
 from agentloupe.store.sqlite import SqliteStore
 from tests.cli.driving import Command, agentloupe
-from tests.store.make import Author
+from tests.store.make import Author, at, call
 from tests.support import ROOT
 
 
@@ -43,6 +43,7 @@ def test_an_interrupted_run(empty: Path, cli: Command) -> None:
     store = SqliteStore(empty / "l.db")
     author = Author(store, "helper-1", owner=replace(this_process(), pid=2**22 + 1)).started(root=True)
     author.tool("look", {"a": 1}, {"b": 2})
+    author.add(author.scribe.asked(call("tool", "pay", {"a": 3}, effect="write"), None, author.place(), at())[0])
     author.writer.flush()
     there = ("--db", empty / "l.db")
     assert "interrupted" in cli.ok("list", *there)
@@ -50,6 +51,7 @@ def test_an_interrupted_run(empty: Path, cli: Command) -> None:
     out = cli.ok("show", "last", *there)
     assert "helper-1  interrupted" in out
     assert '{"a":1} -> {"b":2}' in out
+    assert '{"a":3}\n' in out, "of an open call nothing is known to have come back, also no null"
     assert cli("verify", "last", *there).code == 0
     assert "interrupted" in cli.ok("prune", "--older-than", "0m", "--dry-run", *there)
     store.close()

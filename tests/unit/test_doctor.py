@@ -77,6 +77,14 @@ def test_every_source_is_found_on_its_line_and_nothing_else(workdir: Path) -> No
     assert (found, code) == (expected, 1)
 
 
+def test_a_read_is_named_as_it_is_written(workdir: Path) -> None:
+    (workdir / "my_agent.py").write_text(f"{HEAD}    os.environ['HOME']; os.environ.get('NO_SUCH')\n{TAIL}")
+    (workdir / "loupe.toml").write_text("")
+    with (workdir / "said").open("wb") as said:
+        found = examine(["python", "my_agent.py"], output=said)
+    assert {one.what for one in found.findings} == {"os.environ[...]", "os.environ.get"}
+
+
 def test_what_a_replay_would_refuse_is_found_on_its_line(workdir: Path) -> None:
     found, code = examined(workdir, "    subprocess.run(['true'])\n")
     line = HEAD.count("\n") + 1

@@ -87,3 +87,62 @@ def test_neither_replay_nor_fork_pays_twice(here: Path, words: list[str]) -> Non
     assert "Traceback" not in done.stderr
     assert (here / "paid.txt").read_text("utf-8") == "5\n"
     assert len(loupe.open_store(here / "loupe.db").runs()) == 1
+
+
+MAKER = """
+import os
+import agentloupe as loupe
+
+class Bot:
+    def __init__(self, mood):
+        self.mood = mood
+
+    @loupe.agent(name="bot")
+    def answer(self, question):
+        return f"{question}: {self.mood}"
+
+def make_bot():
+    return Bot("calm")
+
+def breaks():
+    raise ValueError("no mood")
+
+def starts():
+    Bot("rash").answer("unasked")
+
+if __name__ == "__main__":
+    make_bot().answer("How are you?")
+"""
+
+
+def made(folder: Path, name: str) -> str:
+    (folder / f"{name}.py").write_text(MAKER, "utf-8")
+    return name
+
+
+@pytest.mark.parametrize("verb", [["replay", "last"], ["fork", "last", "--from", "start"]], ids=["replay", "fork"])
+def test_a_method_is_driven_on_an_object_that_is_made_for_it(here: Path, verb: list[str]) -> None:
+    name = made(here, "makes")
+    subprocess.run([sys.executable, f"{name}.py"], check=True, cwd=here)
+    command = [sys.executable, "-m", "agentloupe", *verb, "--code", f"{name}:make_bot().answer"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=here)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert ("pass: " if verb[0] == "replay" else "How are you?: calm") in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("path", "reason", "said"),
+    [
+        ("Bot.answer", "no_code", "is a method, and needs its object"),
+        ("Bot().answer", "no_code", "cannot be loaded: Bot\\(\\) raised TypeError"),
+        ("breaks().answer", "no_code", "cannot be loaded: breaks\\(\\) raised ValueError: no mood"),
+        ("make_bot().reply", "no_code", "cannot be loaded: .* no attribute 'reply'"),
+        ("starts().answer", "runs_on_import", "starts the agent 'bot' while it makes the agent"),
+    ],
+)
+def test_a_method_without_its_object_is_refused(here: Path, path: str, reason: str, said: str) -> None:
+    name = made(here, f"refuses_{path.partition('(')[0].replace('.', '_')}_{reason}_{path[-5:]}")
+    with pytest.raises(ReplayRefused, match=said) as refused:
+        agent_named(f"{name}:{path}")
+    assert refused.value.reason == reason
+    assert not (here / "loupe.db").exists()

@@ -159,6 +159,9 @@ def test_a_run_cut_anywhere_goes_on_and_ends_as_it_would_have() -> None:
             with pytest.raises(ResumeRefused) as question:
                 resume(recording.run_id, shop, store=store)
             assert question.value.reason == "open_intent"
+            (asked,) = question.value.intents
+            settle = f"agentloupe effects settle {recording.run_id} {asked['call_id']} --outcome "
+            assert settle in (question.value.hint or ""), "the hint is the command to type"
             assert not real, "nothing runs while there is a question"
             events = store.recording(recording.run_id).events
             assert events[:last] == recording.events[:last]

@@ -39,7 +39,7 @@ VERBS: dict[str, str] = {
     "compare": "align two runs step by step, or put several in one table",
     "serve": "open the page: find, fork and compare runs in a browser",
     "worker": "run forks and replays of your own agents for the page",
-    "doctor": "run an agent twice and list what escapes the boundary, with file and line",
+    "doctor": "run an agent and list what escapes the boundary, with file and line",
     "verify": "check a recording's numbers, chain, bodies and anchors",
     "anchor": "sign where the runs end, in a file outside the database",
     "export": "write a run to a .loupe or .jsonl file",

@@ -33,7 +33,7 @@ def command(
     db: Database = None,
     debug: Debug = False,
 ) -> None:
-    """Run an agent twice, the second time from its recording, and list each source of nondeterminism that escapes.
+    """Run an agent, twice more from its recording, and list each source of nondeterminism that escapes.
 
     The first run is real: it asks the model, and its tools run, once. The recording is kept, with the tag doctor.
     Exit code 0 nothing found, 1 something found or the replay parts, 3 nothing was recorded.

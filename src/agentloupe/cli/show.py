@@ -220,6 +220,8 @@ def _said(step: Step, width: int) -> str:
         return f"-> {short(step.output, width - 3)}" if step.status == "ok" else ""
     if step.input in (None, {}, []):
         return short(step.output, width)
+    if step.status == "open":  # nothing came back yet, which a null would deny
+        return short(step.input, width)
     half = width // 2 - 4
     return f"{short(step.input, half)} -> {short(step.output, half)}"
 

@@ -111,7 +111,9 @@ def check_answered(tape: Tape, why: Mapping[str, str] | None = None) -> None:
     lines = [_asked(intent) for intent in intents]
     raise ResumeRefused(
         f"{tape.recording.run_id} stops at an open question: did this happen?\n  " + "\n  ".join(lines),
-        hint="ask whoever received it, by the key, and say it with agentloupe effects settle; it is never tried again blindly",
+        hint="ask whoever received it, by the key, and say it, for instance with "
+        f"`agentloupe effects settle {tape.recording.run_id} {intents[0]['call_id']} --outcome done --result JSON --why TEXT`; "
+        "it is never tried again blindly",
         reason="open_intent",
         intents=tuple(intents),
     )

@@ -80,6 +80,17 @@ def imported(module: str) -> ModuleType:
         return importlib.import_module(module)
 
 
+def made_quietly(module: str, make: Callable[[], object]) -> object:
+    """What a function or class of the module gives when it is called to make the agent, as quietly as an import.
+
+    Raises:
+        ReplayRefused: it starts an agent, asks a model or calls a tool meanwhile (`runs_on_import`).
+    """
+    nothing = _NothingHappens(module, "makes the agent")
+    with outside(), catching_strays(nothing), opening_with(nothing):
+        return make()
+
+
 def imported_file(path: Path) -> ModuleType:
     """The module that a file holds, under the name that the file gives it; what lies beside it can be imported by it.
 
@@ -120,8 +131,9 @@ def imported_file(path: Path) -> ModuleType:
 class _NothingHappens:
     """Opener and boundary of a module that is being imported: plain reads pass, all else is refused."""
 
-    def __init__(self, module: str) -> None:
+    def __init__(self, module: str, meanwhile: str = "is imported") -> None:
         self._module = module
+        self._meanwhile = meanwhile
 
     def open(self, opening: Opening) -> Session:
         raise self._refusal(f"starts the agent {opening.agent!r}")
@@ -139,7 +151,7 @@ class _NothingHappens:
 
     def _refusal(self, what: str) -> ReplayRefused:
         return ReplayRefused(
-            f"the module {self._module} {what} while it is imported ({caller()}); it was not run",
+            f"the module {self._module} {what} while it {self._meanwhile} ({caller()}); it was not run",
             hint='put that under if __name__ == "__main__", or name the script in place of the function: -- python FILE',
             reason="runs_on_import",
         )

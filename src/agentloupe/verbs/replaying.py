@@ -40,7 +40,7 @@ from agentloupe.ports.recording import Recording
 from agentloupe.ports.surroundings import outside
 from agentloupe.verbs import reads, yielding
 from agentloupe.verbs.api import open_store, resolve
-from agentloupe.verbs.importing import imported
+from agentloupe.verbs.importing import imported, made_quietly
 from agentloupe.verbs.instrument import as_agent
 from agentloupe.verbs.replaysession import ReplayOpener, Strays
 from agentloupe.verbs.sessions import settings_here
@@ -364,11 +364,11 @@ def command_for(tape: Tape, verb: str = "replay") -> str:
 
 
 def agent_named(name: str) -> Agent:
-    """Imports `module:function`; the current folder is looked at too.
+    """Imports `module:function`; the current folder is looked at too. `module:maker().method` calls `maker` for the object.
 
     Raises:
-        ReplayRefused: there is no such module or function (`no_code`), or the module does not stay quiet while it is
-            imported (`runs_on_import`).
+        ReplayRefused: there is no such module or function, it is a method without its object, or its object cannot be
+            made (`no_code`); or the module does not stay quiet meanwhile (`runs_on_import`).
     """
     module, colon, path = name.partition(":")
     if not colon or not module or not path:
@@ -376,14 +376,32 @@ def agent_named(name: str) -> Agent:
     try:
         found: object = imported(module)
         for part in path.split("."):
-            found = getattr(found, part)
+            found = _member(module, found, part)
     except (ImportError, AttributeError) as wrong:
         raise ReplayRefused(
             f"{name} cannot be loaded: {wrong}", hint="write module:function", reason="no_code"
         ) from wrong
     if not callable(found):
         raise ReplayRefused(f"{name} is no function", hint="write module:function", reason="no_code")
+    if inspect.isfunction(found) and next(iter(inspect.signature(found).parameters), None) == "self":
+        raise ReplayRefused(
+            f"{name} is a method, and needs its object",
+            hint=f'name what makes one, without arguments: "{module}:make_it().{path.rpartition(".")[2]}"',
+            reason="no_code",
+        )
     return found
+
+
+def _member(module: str, owner: object, part: str) -> object:
+    found: Any = getattr(owner, part.removesuffix("()"))
+    if not part.endswith("()"):
+        return found
+    try:
+        return made_quietly(module, found)
+    except LoupeError:
+        raise
+    except Exception as wrong:  # of the program: whatever it raises
+        raise ImportError(f"{part} raised {type(wrong).__name__}: {wrong}") from wrong
 
 
 def arguments_of(tape: Tape) -> tuple[list[Any], dict[str, Any]]:

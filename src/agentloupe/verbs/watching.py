@@ -56,7 +56,7 @@ PYTHON_CALLS: Final[dict[str, str]] = {
         "random",
     ),
     **dict.fromkeys(("uuid.uuid1", "uuid.uuid4", "uuid.getnode"), "id"),
-    **dict.fromkeys(("os._Environ.__getitem__", "os.getenv", "os.environ.get"), "env"),
+    **dict.fromkeys(("os.environ[...]", "os.getenv", "os.environ.get"), "env"),
     **dict.fromkeys((f"pathlib.Path.{name}" for name in _PATH_READS.split()), "file"),
     **dict.fromkeys(("pathlib.Path.iterdir", "pathlib.Path.glob", "pathlib.Path.rglob", "os.walk"), "listing"),
     **dict.fromkeys(("glob.glob", "glob.iglob"), "listing"),
@@ -196,6 +196,8 @@ def _python_name(frame: FrameType) -> str:
     code = frame.f_code
     if code.co_qualname == "Mapping.get" and frame.f_locals.get("self") is os.environ:
         return "os.environ.get"
+    if code.co_qualname == "_Environ.__getitem__":
+        return "os.environ[...]"
     module = cast("str", frame.f_globals.get("__name__", ""))
     module = "pathlib" if module.startswith("pathlib.") else module  # a package of several files since Python 3.13
     return f"{module}.{code.co_qualname}"
