@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import agentloupe as loupe
-from tests.schedule.world import ask, ask_async, breaks, breaks_async, fetch, fetch_async, reluctant
+from tests.schedule.world import ask, ask_async, breaks, breaks_async, fetch, fetch_async, put, put_async, reluctant
 
 __all__ = ["MORE_LOOPS", "MORE_THREADS", "OUTSIDE"]
 
@@ -204,6 +204,21 @@ async def shielded_and_swallowed() -> Any:
     task.cancel()
     seen.append((await task, await kept))
     return seen
+
+
+async def questions_and_writes() -> Any:
+    """Who asks and who writes come between each other, and each of them can see it."""
+    seen: list[Any] = []
+
+    async def write(who: int) -> None:
+        seen.append(["written", await put_async(who=who)])
+
+    async def question(who: int) -> None:
+        for step in range(4):
+            seen.append([who, await ask_async([who, step])])
+
+    await asyncio.gather(*[write(who) for who in range(6)], *[question(who) for who in range(2)])
+    return [seen, await ask_async(seen)]
 
 
 async def limits_that_are_over_at_once() -> Any:
@@ -491,6 +506,25 @@ def threads_of_threads() -> Any:
     return seen, ask(seen)
 
 
+def questions_and_writes_of_threads() -> Any:
+    """Who asks and who writes come between each other, and each of them can see it."""
+    seen: list[Any] = []
+
+    def write(who: int) -> None:
+        for step in range(3):
+            seen.append(["written", put(who=who, step=step)])
+
+    def question(who: int) -> None:
+        for step in range(4):
+            seen.append([who, ask([who, step])])
+
+    with futures.ThreadPoolExecutor(5) as pool:
+        jobs = [pool.submit(work, who) for who in range(3) for work in (write, question)]
+        for job in jobs:
+            job.result()
+    return [seen, ask(seen)]
+
+
 def callbacks_of_futures() -> Any:
     """add_done_callback on work items and bare futures: callbacks run where the result is set."""
     seen: list[Any] = []
@@ -571,6 +605,7 @@ MORE_LOOPS = [
     graph_of_nodes,
     shielded_and_swallowed,
     limits_that_are_over_at_once,
+    questions_and_writes,
 ]
 MORE_THREADS = [
     executors_in_tasks,
@@ -584,5 +619,6 @@ MORE_THREADS = [
     heartbeat_beside,
     threads_of_threads,
     callbacks_of_futures,
+    questions_and_writes_of_threads,
 ]
 OUTSIDE = [old_lock, simple_queue, spinning]

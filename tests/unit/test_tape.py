@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
@@ -178,6 +178,33 @@ def test_lane_and_number_may_be_left_out_since_the_call_id_says_them() -> None:
     assert [c.call_id for c in read_tape(recording).lane("0")] == ["0.0", "0.1", "0.2", "0.3"]
 
 
+class Keeps:
+    def __init__(self) -> None:
+        self.said: list[Any] = []
+
+    def log(self, type: str, lane: str, facts: Attrs) -> None:
+        self.said.append((type, lane, facts))
+
+    def stands_still(self, awaited: str | None) -> None:
+        raise AssertionError(awaited)
+
+    def cancelled(self, id: str) -> None:
+        raise AssertionError(id)
+
+
+@pytest.mark.parametrize("lanes", [1, 2])
+def test_a_write_that_ends_before_another_call_has_told_that_it_was_handed_over_has_its_turn_noted(lanes: int) -> None:
+    handed: list[str] = []
+    keeps = Keeps()
+    schedule = Schedule(keeper=keeps)
+    schedule.lanes = lanes
+    schedule.add(Item("0/a1.0", lambda: handed.append("0/a1.0")))  # its end is told when its task goes on
+    schedule.tells("0/a2.0")
+    schedule.add(Item("0/a2.0", lambda: handed.append("0/a2.0")))
+    assert handed == ["0/a1.0", "0/a2.0"]
+    assert keeps.said == ([("schedule.marked", "0/a2", {"turn": "0/a2.0"})] if lanes > 1 else [])
+
+
 def test_what_was_overtaken_and_never_handed_over_has_no_turn_until_a_mark_says_so() -> None:
     """A process that was killed between the end of a write and its turn leaves such a tape; a resume tells the turn."""
     maker = Maker()
@@ -188,26 +215,15 @@ def test_what_was_overtaken_and_never_handed_over_has_no_turn_until_a_mark_says_
     assert killed.owed() == {"0/p2.0"}
     assert [turn.id for turn in killed.turns()] == ["0/p1.0"]
 
-    class Keeps:
-        said: ClassVar[list[Any]] = []
-
-        def log(self, type: str, lane: str, facts: Attrs) -> None:
-            self.said.append((type, lane, facts))
-
-        def stands_still(self, awaited: str | None) -> None:
-            raise AssertionError(awaited)
-
-        def cancelled(self, id: str) -> None:
-            raise AssertionError(id)
-
     handed: list[str] = []
-    schedule = Schedule([Turn("0/p1.0")], keeper=Keeps())
+    keeps = Keeps()
+    schedule = Schedule([Turn("0/p1.0")], keeper=keeps)
     schedule.owes(killed.owed())
     for name in ("0/p2.0", "0/p1.0"):
         schedule.add(Item(name, lambda name=name: handed.append(name)))
     schedule.pump()
     assert handed == ["0/p1.0", "0/p2.0"]
-    assert Keeps.said == [("schedule.marked", "0/p2", {"turn": "0/p2.0"})]
+    assert keeps.said == [("schedule.marked", "0/p2", {"turn": "0/p2.0"})]
     maker.take(maker.scribe.scheduled("schedule.marked", "0/p2", {"turn": "0/p2.0"}, START))
     resumed = read_tape(maker.recording())
     assert resumed.owed() == set()

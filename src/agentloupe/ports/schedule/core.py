@@ -278,10 +278,15 @@ class Schedule:
 
     @survives
     def tells(self, id: str) -> None:
-        """The end of a call is told before its turn: whoever is handed over before it must not come behind it on the tape."""
+        """The end of a call is told before its turn: whoever is handed over before it must not come behind it on the tape.
+
+        Where there are others, one that was handed over may not have told its own end yet, so that this turn is noted apart.
+        """
         with self.lock:
-            self._note_pieces(None)  # those that came before it must not come behind it either
+            self._note_pieces(None)
             self._told.add(id)
+            if self._several:
+                self._overtaken.add(id)
 
     @survives
     def leave_waiting(self) -> None:
@@ -331,7 +336,12 @@ class Schedule:
         """
         if self.closed or self.known(piece.id):
             return not self.closed
-        return not self.follows and (self.lanes > 1 or len(self.strands) > 1)
+        return not self.follows and self._several
+
+    @property
+    def _several(self) -> bool:
+        """Whether more than one part of the program may wait for something."""
+        return self.lanes > 1 or len(self.strands) > 1
 
     # --- calls of threads ---------------------------------------------------------------------------------------------
 
