@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -186,3 +187,61 @@ def test_pieces_are_written_as_spans_and_many_at_once() -> None:
 @pytest.mark.parametrize("wire", [None, "x", 3, [3], [["0.1", 2, 1]], [["0.1", 0, 1]], [["0.1", "1", 2]], [["0.1", 1]]])
 def test_what_is_no_span_of_pieces_says_nothing(wire: Any) -> None:
     assert list(passed_in(wire)) == []
+
+
+class _Enough(Exception):
+    """A reader has seen what it wanted."""
+
+
+def _racers(names: str) -> Callable[[], Any]:
+    """Each leaves its stream after the second piece, and no other input comes after that."""
+
+    async def second(name: str) -> str:
+        seen: list[str] = []
+
+        def say(piece: str) -> None:
+            seen.append(piece)
+            if len(seen) == 2:
+                raise _Enough
+
+        with contextlib.suppress(_Enough):
+            await _read(name, 6, say)
+        return seen[-1]
+
+    @loupe.agent(name="racers")
+    async def racers() -> Any:
+        return [await done for done in asyncio.as_completed([second(name) for name in names])]
+
+    return racers
+
+
+@pytest.mark.parametrize("waits", [(5, 3, 1), (1, 5, 3), (3, 1, 5)])
+def test_the_last_pieces_before_the_end_of_the_run_are_on_the_tape(waits: tuple[float, ...]) -> None:
+    WAITS.update(zip("abc", waits, strict=True))
+    recording, seen = recorded(_racers("abc"))
+    name_of = {f"0/a{n}.0+2": name for n, name in enumerate("abc", 1)}
+    assert seen == [f"{name_of[turn]}1" for turn in _turns(recording) if turn.endswith("+2")]
+    WAITS.clear()
+    passes(recording, _racers("abc"))
+
+
+def _early(names: str) -> Callable[[], Any]:
+    """It ends while its readers wait for their next pieces."""
+
+    @loupe.agent(name="early")
+    async def early() -> Any:
+        pieces: asyncio.Queue[str] = asyncio.Queue()
+        readers = [asyncio.create_task(_read(name, 50, pieces.put_nowait)) for name in names]
+        seen = [await pieces.get() for _ in range(4)]
+        return [*seen, len(readers)]
+
+    return early
+
+
+def test_a_run_that_ends_while_a_piece_is_waited_for_does_so_in_a_replay() -> None:
+    WAITS.update(a=4, b=5)
+    recording, _ = recorded(_early("ab"))
+    left = [event for event in recording.events if event.attrs.get("stream") == "left_early"]
+    assert [event.attrs.get("waiting") for event in left] == [True, True]
+    WAITS.clear()
+    passes(recording, _early("ab"))

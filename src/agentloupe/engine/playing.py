@@ -39,6 +39,7 @@ class PlayedStreams:
         attrs = recorded.attrs
         played = Played(head, pieces, cast("How", attrs.get("stream", "open")), error, lost=attrs.get("lost") is True)
         played.cancels = 1 if attrs.get("end_cancels") else 0
+        played.waiting = attrs.get("waiting") is True
         played.past = lambda: self._past(recorded, played)
         played.left = lambda count: self._left(recorded, played, count)
         self._served.append((recorded, played))

@@ -283,7 +283,7 @@ class Recorder:
             turn = cast("Turn", perform.token)
             if turn.arriving is not None:
                 seen = turn.arriving.seen
-                self._ended(turn, perform, replace(seen, how="left_early"))
+                self._ended(turn, perform, replace(seen, how="left_early", waiting=perform.waiting))
 
     # --- the schedule -------------------------------------------------------------------------------------------------
 
@@ -398,6 +398,7 @@ class Recorder:
         """Keeps later calls out; `False` where the run is over already."""
         if self.schedule is not None:
             self.schedule.leave_waiting()
+            self.schedule.note_pieces()
         with self._lock:
             if self._over:
                 return False

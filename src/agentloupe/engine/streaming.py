@@ -95,6 +95,8 @@ def facts_of_stream(streamed: Streamed) -> dict[str, Json]:
     """How the stream ended, of how many pieces it is, when the first came; `broken` is what ended it, as JSON."""
     facts: dict[str, Json] = {**streamed.facts, "stream": streamed.how, "pieces": len(streamed.pieces)}
     facts |= {name: True for name in ("closed", "lost") if getattr(streamed, name)}
+    if streamed.waiting:
+        facts["waiting"] = True
     if streamed.cancels:
         facts["end_cancels"] = streamed.cancels
     if streamed.pieces:

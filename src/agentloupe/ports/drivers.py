@@ -301,7 +301,8 @@ async def apiece(schedule: Schedule, piece: PieceTurn, *, cancelled: bool) -> Ba
     return await hooks().piece_turn(schedule, piece, cancelled=cancelled)
 
 
-async def until_cancelled() -> None:
-    """Waits until the program cancels the running task, as it did on the tape. For drivers of calls."""
+async def until_cancelled() -> BaseException | None:
+    """Waits until the program cancels the running task, as it did on the tape; returns the cancel. For drivers of calls."""
     there = here()
-    await hooks().until_cancelled(None if there is None else there.schedule)
+    cancel: BaseException | None = await hooks().until_cancelled(None if there is None else there.schedule)
+    return cancel

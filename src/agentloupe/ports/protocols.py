@@ -106,6 +106,7 @@ class Perform:
         facts: structural facts gathered while performing, see `Note`.
         ended: when the real thing was done (milliseconds of `ambient.monotonic_ms`); set by the driver.
         left: ends a result that comes item by item, where it is not at its end when the run is; set by the driver.
+        waiting: the program waits for a piece of a stream; set by the driver.
     """
 
     token: object = None
@@ -113,6 +114,7 @@ class Perform:
     facts: dict[str, Json] = field(default_factory=_no_facts)
     ended: float | None = None
     left: Callable[[], None] | None = None
+    waiting: bool = False
 
 
 class Boundary(Protocol):

@@ -66,6 +66,7 @@ class Streamed:
         closed: the program closed it after the end of what it says, without reading on until nothing came any more.
         cancels: how often the program cancelled it while it was read, and had its end nonetheless.
         lost: the program cancelled it when its end was there and waited for its turn.
+        waiting: the run ended while the program waited for a piece: nobody knows what would have come.
         facts: what else its adapter finds out about it, for headers.
     """
 
@@ -76,6 +77,7 @@ class Streamed:
     closed: bool = False
     cancels: int = 0
     lost: bool = False
+    waiting: bool = False
     facts: dict[str, Json] = field(default_factory=dict[str, Json])
 
     @property
@@ -382,6 +384,7 @@ class _LiveStream:
         reading = cast("AsyncIterable[bytes]", source).__aiter__()
         while True:
             cancels = ambient.cancels()
+            self._perform.waiting = True
             try:
                 with ambient.performed(self._perform):
                     data = await anext(reading)
@@ -398,6 +401,7 @@ class _LiveStream:
                 self._seen.cancels += cancels.count() - count
                 await self._aend(_how_of(lost), lost)
                 raise lost
+            self._perform.waiting = False
             self._piece(data)
             yield data
         await self._aend("complete")
@@ -503,6 +507,9 @@ class _PlayedStream:
                 played.over = True
                 raise lost
             yield data
+        if played.waiting and not played.over and (lost := await ambient.until_cancelled()) is not None:
+            self.close(None)
+            raise lost
         if played.over:
             return
         self._check()

@@ -322,6 +322,12 @@ class Schedule:
             self.log("timer.fired", item.lane, {"timer": item.id})
         item.deliver()
 
+    @survives
+    def note_pieces(self) -> None:
+        """The run ends: which pieces were handed over last is logged while something can be."""
+        with self.lock:
+            self._note_pieces(None)
+
     def _note_pieces(self, piece: PieceTurn | None) -> None:
         """Which pieces were handed over is logged before the next input of another kind is, and when many have come."""
         if piece is not None:

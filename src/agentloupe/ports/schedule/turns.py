@@ -123,18 +123,23 @@ async def _turn(
     return None
 
 
-async def until_cancelled(schedule: Schedule | None) -> None:
-    """Waits until the program cancels by itself what it has cancelled on the tape: in its turn where timers are the tape's, else in its own time."""
+async def until_cancelled(schedule: Schedule | None) -> BaseException | None:
+    """Waits until the program cancels by itself what it has cancelled on the tape: in its turn where timers are the tape's, else in its own time.
+
+    Returns the cancel, where it came.
+    """
     loop: Any = events._get_running_loop()
     if loop is None or schedule is None or schedule.closed:
-        return
+        return None
     if gate_of(loop, schedule) is None:
         await _until_cancelled(loop, schedule.stuck_after)
-        return
-    waiting = _plain_create_future(loop)
-    with suppress(asyncio.CancelledError):
-        await waiting
-    schedule.check()
+        return None
+    try:
+        await _plain_create_future(loop)
+    except asyncio.CancelledError as error:
+        schedule.check()
+        return error
+    return None
 
 
 async def _until_cancelled(loop: Any, patience: float) -> None:
