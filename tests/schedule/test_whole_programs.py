@@ -173,3 +173,27 @@ def test_work_that_a_program_leaves_to_a_pool_at_its_end_keeps_its_order(workdir
     replayed = _agentloupe(workdir, "replay", "last", "--strict-order", "--json", "--", "python", "program.py")
     report = json.loads(replayed.stdout)
     assert (report["verdict"], report["calls"], report["order_proven"]) == ("pass", 6, True), replayed.stdout
+
+
+KILLED = f"""
+import os, signal
+{THREADS.rpartition("threading.Thread")[0]}
+if os.environ.get("KILLED"):
+    os.kill(os.getpid(), signal.SIGKILL)
+threading.Thread(target=lambda: look(str(seen))).start()
+"""
+
+
+@pytest.mark.slow
+def test_a_program_without_an_agent_goes_on_in_the_recorded_order(
+    workdir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("program.py").write_text(KILLED, "utf-8")
+    monkeypatch.setenv("KILLED", "1")
+    assert _agentloupe(workdir, "run", "--", "python", "program.py").returncode != 0
+    monkeypatch.delenv("KILLED")
+    resumed = _agentloupe(workdir, "resume", "last", "--", "python", "program.py")
+    assert resumed.returncode == 0, resumed.stderr
+    replayed = _agentloupe(workdir, "replay", "last", "--strict-order", "--json", "--", "python", "program.py")
+    report = json.loads(replayed.stdout)
+    assert (report["verdict"], report["order_proven"]) == ("pass", True), replayed.stdout

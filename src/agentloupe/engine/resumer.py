@@ -36,7 +36,7 @@ from agentloupe.words.effects import NOT_DONE
 from agentloupe.words.errors import ReplayMismatch, ResumeRefused
 from agentloupe.words.keeping import dropped_note, dropped_values, keeps_digests, only_digests
 
-__all__ = ["Resumer", "check_answered", "check_resumable", "open_intents"]
+__all__ = ["Resumer", "check_answered", "check_resumable", "open_intents", "schedule_of"]
 
 
 # --- may it go on? ----------------------------------------------------------------------------------------------------
@@ -134,6 +134,18 @@ def _refused(run_id: str, why: str, reason: str, hint: str) -> ResumeRefused:
 
 
 # --- the tape ---------------------------------------------------------------------------------------------------------
+
+
+def schedule_of(tape: Tape, mode: Mode = "exact", stuck_after: float = STUCK_AFTER) -> Schedule:
+    """Of a run that goes on: first the order of the tape, then inputs of what is new come as they come."""
+    return Schedule(
+        tape.turns(),
+        mode=mode,
+        stuck_after=stuck_after,
+        salt=tape.salt,
+        closers_apart=tape.closers_apart,
+        finalisers_apart=tape.finalisers_apart,
+    )
 
 
 class _Beyond(BaseException):
@@ -281,16 +293,9 @@ class Resumer(Recorder):
         drops_values: bool = False,
         passes_trace_on: bool = False,
         control_tools: Sequence[str] = (),
+        schedule: Schedule | None = None,
     ) -> None:
-        # First the order of the tape; inputs of what is new come as they come.
-        schedule = Schedule(
-            tape.turns(),
-            mode=mode,
-            stuck_after=stuck_after,
-            salt=tape.salt,
-            closers_apart=tape.closers_apart,
-            finalisers_apart=tape.finalisers_apart,
-        )
+        schedule = schedule or schedule_of(tape, mode, stuck_after)
         schedule.owes(tape.owed())
         super().__init__(
             writer,

@@ -14,6 +14,7 @@ import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,12 +22,13 @@ from agentloupe.engine.credentials import mark
 from agentloupe.engine.loop import Model
 from agentloupe.engine.privacy import scrub
 from agentloupe.engine.project import Projector
-from agentloupe.engine.resumer import Attempt, Resumer, check_resumable
+from agentloupe.engine.resumer import Attempt, Resumer, check_resumable, schedule_of
 from agentloupe.engine.tape import Tape, read_tape
 from agentloupe.engine.verify import verify
 from agentloupe.ports import ambient
 from agentloupe.ports.faultpoints import reach
 from agentloupe.ports.protocols import Opener, Opening, Provider, RunWriter, Session, Store
+from agentloupe.ports.schedule.core import Mode, Schedule
 from agentloupe.verbs import launch
 from agentloupe.verbs.api import open_store, resolve
 from agentloupe.verbs.children import quiet_stops, raised_at, run_child
@@ -276,8 +278,15 @@ class _Taken:
             except ResumeRefused as refused:
                 self.refusal = refused
                 raise
-            self.resumer = _resumer(self._writer, self.tape, self.argv)
+            self.resumer = _resumer(self._writer, self.tape, self.argv, self.whole)
         return self.resumer
+
+    @cached_property
+    def whole(self) -> Schedule | None:
+        """Of a run around a whole program, which keeps to it from its first line on, before the run is begun again."""
+        if self.tape.started.attrs.get("whole_program") is not True:
+            return None
+        return schedule_of(self.tape, _mode(self.tape), settings_here().stuck_after)
 
     def give_up(self) -> None:
         """Leaves the run to whoever resumes it next. Idempotent."""
@@ -291,9 +300,13 @@ class _Taken:
         return _ResumeOpener(self)
 
 
-def _resumer(writer: RunWriter, tape: Tape, argv: Sequence[str] | None) -> Resumer:
+def _mode(tape: Tape) -> Mode:
     from agentloupe.ports.schedule.hooks import supported
 
+    return tape.mode if supported() is None else "off"
+
+
+def _resumer(writer: RunWriter, tape: Tape, argv: Sequence[str] | None, schedule: Schedule | None) -> Resumer:
     settings, rules = settings_here(), rules_in(tape)
     taken = snapshot_of(settings, _opening(tape))
     facts: dict[str, Json] = {} if argv is None else {"argv": list[Json](without_secrets(argv, rules))}
@@ -303,13 +316,14 @@ def _resumer(writer: RunWriter, tape: Tape, argv: Sequence[str] | None) -> Resum
         rules=rules,
         declared=declared_tools,
         attempt=Attempt(facts=facts, bodies={"snapshot": scrub(taken, rules).value}),
-        mode=tape.mode if supported() is None else "off",
+        mode=_mode(tape),
         stuck_after=settings.stuck_after,
         strict=settings.strict,
         refuse_writes=settings.write_without_store == "refuse",
         drops_values=settings.when_full == "drop_bodies",
         passes_trace_on=settings.pass_trace_on,
         control_tools=settings.control_tools,
+        schedule=schedule,
     )
 
 
@@ -358,6 +372,11 @@ class _ResumeOpener:
         self.taken = taken
         self.session: _ResumeSession | None = None
         self._next = RecordOpener(taken.store, argv=taken.argv)
+
+    @property
+    def whole_schedule(self) -> Schedule | None:
+        """That of the run around the whole program, where there is one."""
+        return self.taken.whole
 
     def open(self, opening: Opening) -> Session:
         """Settles what is open, compares name and arguments. Raises `ReplayMismatch` where the run does not go on."""
