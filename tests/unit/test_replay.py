@@ -670,3 +670,16 @@ def test_what_a_program_raises_beside_exceptions_is_judged_and_does_not_come_out
     assert report.verdict == "diverged"
     assert report.divergence is not None
     assert report.divergence.kind == "result_changed"
+
+
+def test_a_refusal_names_the_first_unrecordable_parts_and_what_to_do() -> None:
+    @loupe.agent
+    def program() -> list[object]:
+        return [object() for _ in range(6)]
+
+    done = loupe.record(program)
+    with pytest.raises(ReplayRefused) as refused:
+        loupe.replay(done.run_id, program)
+    assert str(refused.value).count("could not be recorded") == 3
+    assert "and 3 more" in str(refused.value)
+    assert "register_type" in (refused.value.hint or "")

@@ -88,15 +88,17 @@ class ForkOpener:
             )
         if self.check_arguments and not self.forker.plan.code_changed and not self._same_arguments(opening):
             self._refuse(
-                "other_arguments", f"agent {opening.agent!r} is called with other arguments than in the parent"
+                "other_arguments",
+                f"agent {opening.agent!r} is called with other arguments than in the parent",
+                "call it as it was recorded; of a program that starts several runs fork the one that you mean with --code",
             )
         self.session = ForkSession(self.forker.plan.run_id, self.forker)
         self.forker.begins(opening)
         return self.session
 
-    def _refuse(self, reason: str, message: str) -> NoReturn:
-        self.refusal = self.refusal or ForkRefused(message, reason=reason)
-        raise ForkRefused(message, reason=reason)
+    def _refuse(self, reason: str, message: str, hint: str | None = None) -> NoReturn:
+        self.refusal = self.refusal or ForkRefused(message, reason=reason, hint=hint)
+        raise ForkRefused(message, reason=reason, hint=hint)
 
     def _same_arguments(self, opening: Opening) -> bool:
         plan = self.forker.plan

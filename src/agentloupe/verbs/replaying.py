@@ -248,16 +248,32 @@ def _checked(tape: Tape, wishes: Wishes) -> Tape | ReplayReport:
     return tape
 
 
+_NOTES_SHOWN: Final = 3
+_TEACH: Final = (
+    "teach Loupe the type (agentloupe.register_type), or keep it out of what is recorded; `agentloupe show` lists all"
+)
+
+
+def _way_out(notes: str) -> str:
+    return _TEACH if "could not be recorded" in notes else "see the notes of `agentloupe show`"
+
+
+def _some(notes: list[str]) -> str:
+    """The first notes, and how many there are besides."""
+    more = len(notes) - _NOTES_SHOWN
+    return "; ".join(notes[:_NOTES_SHOWN]) + (f"; and {more} more" if more > 0 else "")
+
+
 def _covered(tape: Tape) -> None:
     finished = tape.finished
     assert finished is not None, "checked before"
     coverage = finished.attrs.get("coverage", "full")
     listed = finished.attrs.get("coverage_notes")
-    notes = "; ".join(map(str, listed)) if isinstance(listed, list) else ""
+    notes = _some(list(map(str, listed)) if isinstance(listed, list) else [])
     if coverage == "control_flow":
         raise _refused(tape, "control_flow", f"not all of it went through the boundary ({notes})", way_back(tape))
     if coverage == "limited_replay":
-        raise _refused(tape, "limited", f"parts were not recordable ({notes})", "see the notes of `agentloupe show`")
+        raise _refused(tape, "limited", f"parts were not recordable ({notes})", _way_out(notes))
     if coverage in ("trace_only", "lossy"):
         raise _refused(tape, str(coverage), f"its coverage is {coverage} ({notes})", "record it again")
     if coverage != "full":
