@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from agentloupe.providers.assembling import objects_in
-from tests.support import shared_folder
+from tests.support import SHARED
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # safe both; the other one takes seconds
 
@@ -46,7 +46,7 @@ def in_odd_cuts(data: bytes) -> list[bytes]:
 
 
 def _captured() -> Iterator[tuple[str, bytes]]:
-    for file in sorted((shared_folder() / "data" / "sse_vercel").glob("*.chunks.txt")):
+    for file in sorted((SHARED / "data" / "sse_vercel").glob("*.chunks.txt")):
         lines = [line for line in file.read_bytes().splitlines() if line.strip()]
         events = [_event(line) for line in lines]
         if b'"choices"' in lines[0]:
@@ -63,7 +63,7 @@ def _event(line: bytes) -> bytes:
 
 
 def _cassettes() -> Iterator[tuple[str, bytes]]:
-    for file in sorted((shared_folder() / "data").glob("cassettes_*/*.yaml")):
+    for file in sorted((SHARED / "data").glob("cassettes_*/*.yaml")):
         text = file.read_text("utf-8")
         if "event-stream" not in text:
             continue

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import socket
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import NetworkRefused, _host_of, _is_local
+from tests.support import ROOT
 
 
 @pytest.mark.parametrize(
@@ -54,3 +56,17 @@ def test_no_keys_and_settings_reach_a_test() -> None:
 def test_workdir_is_empty_and_current(workdir: Path) -> None:
     assert Path.cwd() == workdir.resolve()
     assert list(workdir.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "leaves",
+    ["socket.socket()", "asyncio.new_event_loop()", "held = [socket.socket()]; held.append(held); del held"],
+)
+def test_a_test_that_leaves_a_socket_or_a_loop_open_fails(leaves: str, pytester: pytest.Pytester) -> None:
+    """With the project's own filter of warnings; what a circle holds shows when garbage is collected."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["pytest"]["ini_options"]
+    pytester.makeini("[pytest]\nfilterwarnings =\n" + "".join(f"    {one}\n" for one in settings["filterwarnings"]))
+    pytester.makepyfile(f"import asyncio, gc, socket\n\ndef test_it():\n    {leaves}\n    gc.collect()\n")
+    result = pytester.runpytest_inprocess("-p", "no:randomly", "-p", "no:cacheprovider")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*PytestUnraisableExceptionWarning*"])
