@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,6 +19,7 @@ from agentloupe.ports.recording import Recording
 from agentloupe.store import open_url
 from agentloupe.store.memory import MemoryStore
 from agentloupe.verbs.replaying import replay
+from agentloupe.verbs.sessions import RecordOpener
 from agentloupe.words.errors import NotFound, ReplayMismatch, ReplayRefused, RunNotFound, UsageError
 from agentloupe.words.event import Draft
 from agentloupe.words.jsontext import dumps, loads
@@ -168,6 +170,27 @@ def test_errors_are_the_same_class_with_their_attributes(asynchronous: bool) -> 
     if report.verdict == "could_not_run":
         assert report.divergence is not None
         assert report.divergence.kind == "not_rebuildable"
+
+
+def test_what_an_error_of_an_async_agent_came_of_is_the_same_in_a_replay() -> None:
+    reasons: list[BaseException | None] = []
+
+    @loupe.agent(name="fails")
+    async def agent() -> str:
+        try:
+            raise ValueError("nothing came before")
+        except ValueError as error:
+            reasons.append(error.__context__)
+            return repr(error.__context__)
+
+    opener = RecordOpener(MemoryStore())
+    with ambient.opening_with(opener):
+        asyncio.run(agent())
+    store = opener._store
+    assert isinstance(store, MemoryStore)
+    report = replay(store.recording(opener.sessions[0].run_id), agent)
+    assert report.passed, report.text()
+    assert reasons == [None, None]
 
 
 def test_a_class_that_is_not_here_stops_the_replay_and_says_so() -> None:

@@ -534,9 +534,7 @@ def to_the_end(awaitable: Awaitable[object]) -> None:
     async def whole() -> None:
         await awaitable
 
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
+    if not _loop_runs_here():
         asyncio.run(whole())
         return
     outcome: list[BaseException] = []
@@ -554,6 +552,15 @@ def to_the_end(awaitable: Awaitable[object]) -> None:
         thread.join()
     if outcome:
         raise outcome[0]
+
+
+def _loop_runs_here() -> bool:
+    """Apart, so that no agent runs while an error is handled: errors that it raises would be said to have come of that one."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 # --- a debugger at the recorded failure -------------------------------------------------------------------------------
