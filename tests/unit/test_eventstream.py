@@ -425,3 +425,10 @@ def test_other_messages_are_no_answer() -> None:
     assert assembled(event("Records", {"rows": []}) + event("End", {})) is None
     assert assembled(framed(texts(event_type="AudioEvent"), b"\x00\x01\xff")) is None
     assert assembled(failure("accessDeniedException", "no")) is None
+
+
+def test_a_message_is_read_in_one_pass_however_much_space_is_in_it() -> None:
+    space = b" " * 500_000
+    payload = b'{"bytes":"QUJD"' + space + b"}" + space + b"x"
+    said = read(framed(b"", payload))
+    assert (said.text, said.wrapped) == ("ABC", True)

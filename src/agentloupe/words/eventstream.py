@@ -45,7 +45,7 @@ _TEXTS: Final = frozenset({6, 7})
 """Types whose value begins with its length, in two bytes: bytes and text."""
 _ALPHABET: Final = (string.ascii_letters + string.digits).encode()
 _WRAPPED: Final = re.compile(rb'(\s*\{[^{}\[\]]*?"bytes"\s*:\s*")((?:[A-Za-z0-9+/]|\\/)*=*)(.*)', re.DOTALL)
-_BESIDE: Final = re.compile(rb'\s*\{\s*"bytes"\s*:\s*""?\s*(?:,\s*"p"\s*:\s*"([A-Za-z0-9]*)"\s*)?\}?\s*')
+_BESIDE: Final = re.compile(rb'\s*\{\s*"bytes"\s*:\s*""?\s*+(?:,\s*"p"\s*:\s*"([A-Za-z0-9]*)"\s*+)?\}?\s*+')
 _PADDED: Final = re.compile(rb',\s*"p"\s*:\s*"([A-Za-z0-9]*)"\s*\}\s*\Z')
 
 
