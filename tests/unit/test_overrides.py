@@ -236,8 +236,9 @@ def test_an_unknown_path_names_the_nearest(path: str, names: str):
 
 
 def test_unsetting_what_is_not_there_is_refused():
-    with pytest.raises(UsageError, match="no seed"):
+    with pytest.raises(UsageError, match="no seed") as refused:
         apply_to_request(chat(), Overrides(unset_paths=("seed",)))
+    assert refused.value.hint is None, "the name is right: nothing nearer and no extra field is meant"
 
 
 # ---------------------------------------------------------------- later requests

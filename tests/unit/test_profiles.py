@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import agentloupe as loupe
-from agentloupe.engine.compare import Comparison
+from agentloupe.engine.compare import Comparison, Summary
 from agentloupe.engine.privacy import Rules, scrub
 from agentloupe.engine.project import load_steps, project
 from agentloupe.engine.redaction import PERSONAL_SHAPES, redacted
@@ -285,6 +285,28 @@ def test_one_is_compared_with_a_full_one_as_far_as_digests_tell(
     keyed = _run(_agent(secret, model, "digest_only"), secret)[0]
     told = _compared(bare, keyed)
     assert any("by a key that the other side does not have" in note for row in told.rows for note in row.notes)
+
+
+def test_answers_that_nobody_kept_are_told_apart_by_their_digests(workdir: Path, command: Command) -> None:
+    @loupe.agent(profile="digest_only")
+    def asked(answer: str) -> str:
+        return answer
+
+    runs = [loupe.record(asked, answer).run_id for answer in ("yes", "yes", "no")]
+    same, other = _compared(runs[0], runs[1]).answers, _compared(runs[0], runs[2]).answers
+    assert same[0] == same[1]
+    assert isinstance(same[0], dict)
+    assert list(same[0]) == ["digest_of_output"]
+    assert other[0] != other[1]
+
+    @loupe.agent(name="asked")
+    def whole(answer: str) -> str:
+        return answer
+
+    table = compare(*runs, loupe.record(whole, "yes").run_id)
+    assert isinstance(table, Summary)
+    assert ([row.group for row in table.rows], table.agreement) == ([0, 0, 1, 0], 0.75)
+    assert command.ok("list").count("digest_only") == 3
 
 
 # --- its digests ------------------------------------------------------------------------------------------------------

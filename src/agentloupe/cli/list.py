@@ -13,7 +13,7 @@ from agentloupe.cli.views import cost_text, counts_text, run_json, status_style,
 from agentloupe.ports.protocols import Store
 from agentloupe.verbs.choosing import chosen_runs
 from agentloupe.words.errors import StoreError
-from agentloupe.words.keeping import SAMPLED_OUT
+from agentloupe.words.keeping import kept_less
 from agentloupe.words.run import STATUSES, Coverage, Run, RunFilter
 
 
@@ -145,8 +145,9 @@ def _table(out: Output, runs: list[Run], *, cost: bool) -> None:
             else ""
         )
         label = f" {run.label}" if run.label == "hypothetical" else ""
-        why = f", {SAMPLED_OUT}" if any(note.startswith(SAMPLED_OUT) for note in run.coverage_notes) else ""
-        coverage = "" if run.coverage == "full" else f" ({run.coverage}{why})"
+        words = [None if run.coverage == "full" else run.coverage, kept_less(run.coverage_notes)]
+        told = ", ".join(word for word in words if word)
+        coverage = f" ({told})" if told else ""
         table.add_row(
             harmless(run.id),
             *((harmless(run.name if run.name != run.agent else ""),) if named else ()),

@@ -18,6 +18,7 @@ from agentloupe.engine.news import same_value, text_of, without_ids
 from agentloupe.engine.snapshots import Snapshot, SnapshotComparison, compare_snapshots
 from agentloupe.engine.withholding import cannot_be_told, digest_kept
 from agentloupe.words.canonical import Json, canonical, dumps
+from agentloupe.words.keeping import DIGESTS, KEPT
 from agentloupe.words.run import Run
 from agentloupe.words.step import Step
 
@@ -379,7 +380,10 @@ def _step_json(step: Step | None) -> Json:
 
 @dataclass(frozen=True, slots=True)
 class SummaryRow:
-    """One run in the table. `group` numbers equal final answers (after normalising blanks, case and Unicode form)."""
+    """One run in the table. `group` numbers equal final answers (after normalising blanks, case and Unicode form).
+
+    Where a run of the table kept digests only, answers are equal where their digests are.
+    """
 
     run: Run
     figures: dict[str, Decimal | float | int | None]
@@ -440,14 +444,24 @@ class Summary:
 def summarise(sides: Sequence[Side]) -> Summary:
     """A table of runs, their answers grouped, and the tree of the paths they took."""
     groups: dict[bytes, int] = {}
+    by_digest = any(side.steps and side.steps[0].attrs.get(KEPT) == DIGESTS for side in sides)
     rows: list[SummaryRow] = []
     for side in sides:
-        group = groups.setdefault(canonical(_normal(side.answer)), len(groups))
+        group = groups.setdefault(_same_for_equals(side, by_digest), len(groups))
         rows.append(SummaryRow(side.run, _figures(side), side.answer, group))
     sizes = [sum(1 for row in rows if row.group == group) for group in range(len(groups))]
     agreement = max(sizes) / len(rows) if rows else 0.0
     walks = [(side.run.id, [step for step in side.steps if step.kind != "agent"]) for side in sides]
     return Summary(tuple(rows), len(groups), agreement, _branches(walks, 0))
+
+
+def _same_for_equals(side: Side, by_digest: bool) -> bytes:
+    root = side.steps[0] if side.steps else None
+    if not by_digest or root is None or root.kind != "agent":
+        return canonical(_normal(side.answer))
+    result = side.outputs([root]).get(root.idx)
+    name = digest_kept(root, None if result is None else {"result": result})  # the form in which a run's end holds it
+    return canonical(_normal(side.answer)) if name is None else name.encode()
 
 
 def _normal(answer: Json) -> Json:

@@ -381,9 +381,9 @@ def _no_such(path: Path, depth: int, whole: dict[str, Json]) -> UsageError:
     hint: str | None = None
     if isinstance(holder, dict):
         known = [*holder, *(KNOWN_FIELDS if depth == 1 else ())]
-        close = nearest(str(part), known)
+        close = nearest(str(part), known) if part not in known else None  # left out of this request, and no slip
         hint = f"did you mean {show_path((*before, close))}?" if close else None
-        if depth == 1 and not close:
+        if depth == 1 and not close and part not in known:
             hint = f"a field that only this provider knows is given as extra.{part}"
     elif isinstance(holder, list):
         hint = f"the nearest is {show_path((*before, len(holder) - 1))}" if holder else f"{show_path(before)} is empty"

@@ -22,6 +22,7 @@ from agentloupe.engine.news import News
 from agentloupe.engine.project import load_step, outcome_of, project
 from agentloupe.engine.snapshots import read_snapshot
 from agentloupe.engine.verify import verify
+from agentloupe.engine.withholding import digest_kept
 from agentloupe.ports.garbage import one_generation
 from agentloupe.ports.pack import needs
 from agentloupe.ports.protocols import Store
@@ -32,6 +33,7 @@ from agentloupe.words.canonical import Json, canonical, loads
 from agentloupe.words.dialects import text_in
 from agentloupe.words.errors import Corrupt, Damaged, UsageError
 from agentloupe.words.event import Event
+from agentloupe.words.keeping import DIGEST_OF, DIGESTS, KEPT
 from agentloupe.words.step import Step, Trace
 
 __all__ = [
@@ -178,9 +180,14 @@ class _Held:
 
 
 def _answer(trace: Trace, outputs: Callable[[Sequence[Step]], Mapping[int, Json]]) -> Json:
-    """The run's final answer: what its root step returned, else the text of the last message of a model."""
+    """The run's final answer: what its root step returned, else the text of the last message of a model.
+
+    Of a run that kept digests only it is `{"digest_of_output": ...}`: what was answered is not known, and not null either.
+    """
     if trace.steps and trace.steps[0].kind == "agent" and trace.steps[0].parent_idx is None:
         root = trace.steps[0]
+        if root.attrs.get(KEPT) == DIGESTS and (kept := digest_kept(root)) is not None:
+            return {f"{DIGEST_OF}output": kept}
         result = outputs([root]).get(root.idx) if root.status == "ok" else None
         if result is not None:
             return text_in(result)  # the plain loop returns the whole message

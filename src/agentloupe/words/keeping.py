@@ -21,6 +21,7 @@ __all__ = [
     "dropped_values",
     "in_sample",
     "keeps_digests",
+    "kept_less",
     "only_digests",
     "profile_named",
     "profile_of",
@@ -109,6 +110,17 @@ def keeps_digests(events: Sequence[Event]) -> bool:
 def was_sampled_out(events: Sequence[Event]) -> bool:
     """Whether that is so since the run was not among the share that is kept."""
     return bool(events) and events[0].attrs.get(SAMPLED_OUT) is True
+
+
+def kept_less(notes: Sequence[str]) -> str | None:
+    """The word for what a run keeps less than all, by its coverage notes: `sampled_out`, or its profile."""
+    for note in notes:
+        if note.startswith(SAMPLED_OUT):
+            return SAMPLED_OUT
+        for profile in PROFILES:
+            if note.startswith(f"profile {profile}"):
+                return profile
+    return None
 
 
 def dropped_values(events: Sequence[Event]) -> int:
