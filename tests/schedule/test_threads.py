@@ -553,7 +553,7 @@ def test_a_thread_that_others_were_let_past_may_compute_as_long_as_it_likes(monk
         def waits_and_works() -> int:
             with old:
                 began = time.thread_time()
-                while time.thread_time() - began < 1:
+                while time.thread_time() - began < 0.6:
                     pass
             return ask("worked")
 
@@ -566,3 +566,37 @@ def test_a_thread_that_others_were_let_past_may_compute_as_long_as_it_likes(monk
     report, trace, leaks = replayed(one)
     assert (report.passed, leaks, trace) == (True, 0, one.trace), report.text()
     assert report.unproven, "what was not seen is said"
+
+
+def test_a_thread_that_others_were_let_past_and_that_waits_for_its_turn_is_no_move(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It looks after its replay now and then, which is no work of its own: a replay that stands still is stopped."""
+    monkeypatch.setenv("LOUPE_STUCK_AFTER", "0.3")
+    old, never = plain.allocate_lock(), plain.allocate_lock()
+    recorded: list[bool] = [True]
+
+    def program() -> Any:
+        old.acquire()
+
+        def waits_and_asks() -> int:
+            with old:
+                return ask("worked")
+
+        def lets_go() -> None:
+            old.release()
+            if not recorded:
+                never.acquire()  # in the replay this thread keeps what it has, and nobody sees why
+                never.acquire(timeout=2)
+
+        with futures.ThreadPoolExecutor(2) as pool:
+            working = pool.submit(waits_and_asks)
+            pool.submit(lets_go)
+            answer = working.result()
+            return [answer, ask("more")] if recorded else threading.Event().wait()
+
+    one = made(program, 1)
+    recorded.clear()
+    report, _, leaks = replayed(one)
+    assert (report.passed, leaks) == (False, 0), report.text()
+    assert report.reason == "missing", report.text()

@@ -37,6 +37,8 @@ __all__ = ["PATIENCE", "STUCK_AFTER", "Item", "Mode", "Schedule", "Strand", "Tur
 
 PATIENCE: Final = 0.05
 """Seconds that a loop which is never quiet may keep an input back."""
+UNSEEN_WORK: Final = 12
+"""So many times `stuck_after` a replay waits, from one input to the next, for a thread that computes without the baton."""
 MARKS_KEPT: Final = 100
 """So many marks are written; more say nothing new."""
 
@@ -112,6 +114,7 @@ class Schedule:
         self._told: set[str] = set()
         self._passed = Passed()
         self._used: dict[Strand, object] = {}
+        self._waited_for = 0
         self._overtaken: set[str] = set()
         self._signal: Callable[[], BaseException] | None = None
         self.order = Order(order)
@@ -317,7 +320,7 @@ class Schedule:
         else:
             del self.items[item.id]
             self.order.advance()
-        self.moved = time.monotonic()
+        self.moved, self._waited_for = time.monotonic(), 0
         if item.lane is not None and not follows:
             self.log("timer.fired", item.lane, {"timer": item.id})
         item.deliver()
@@ -699,14 +702,15 @@ class Schedule:
         if self.baton and (self.holder is not None or self.runq or self.beginning):
             return  # who computes does not stand still
         if self.follows and not self.closed and time.monotonic() - self.moved >= self.stuck_after:
-            if self._works_unseen():
+            if self._waited_for < UNSEEN_WORK and self._works_unseen():
+                self._waited_for += 1
                 self.moved = time.monotonic()
             else:
                 self._stand_still()
 
     def _works_unseen(self) -> bool:
         """Whether a strand that others were let past has used the processor since the last look: it computes, or imports."""
-        lost = [strand for strand in list(self.strands) if strand.lost]
+        lost = [strand for strand in list(self.strands) if strand.lost and not strand.blocked]
         if not lost:
             return False
         from agentloupe.ports.schedule.watch import used_by
