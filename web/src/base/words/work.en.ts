@@ -181,6 +181,7 @@ export const work = {
   'setup.say.lookup_timeout': 'A tool’s own lookup that takes longer counts as not knowing.',
   'setup.say.env': 'Names of the environment whose values a recording may hold.',
   'setup.say.model_urls': 'Further addresses of models, for programs that wrap nothing.',
+  'setup.say.control_tools': 'Tools that a framework answers itself, so that nobody sees them run.',
   'setup.say.outbox': 'Types of events that are told to the outside. Not set: as the store is set.',
   'setup.say.pass_trace_on': 'Whether requests to models carry the trace headers of their step.',
   'setup.say.anchors': 'File of signed checkpoints that runs are held against.',

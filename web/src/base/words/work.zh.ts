@@ -176,6 +176,7 @@ export const work = {
   'setup.say.lookup_timeout': '工具自身的查询超过此时间即视为不知道结果。',
   'setup.say.env': '录制可以保留其值的环境变量名。',
   'setup.say.model_urls': '更多模型地址，供未包装任何内容的程序使用。',
+  'setup.say.control_tools': '由框架自己应答的工具，因此没有人看到它们运行。',
   'setup.say.outbox': '告知外部的事件类型。未设置时按存储的设置。',
   'setup.say.pass_trace_on': '发给模型的请求是否带上其步骤的追踪标头。',
   'setup.say.anchors': '已签名检查点的文件，运行与其核对。',

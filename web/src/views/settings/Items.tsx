@@ -13,6 +13,7 @@ const SAID: Readonly<Record<Name, WordKey>> = {
   lookup_timeout: 'setup.say.lookup_timeout',
   env: 'setup.say.env',
   model_urls: 'setup.say.model_urls',
+  control_tools: 'setup.say.control_tools',
   outbox: 'setup.say.outbox',
   pass_trace_on: 'setup.say.pass_trace_on',
   anchors: 'setup.say.anchors',
