@@ -18,7 +18,7 @@ from agentloupe.words.canonical import key_of
 from agentloupe.words.errors import Corrupt, Truncated
 from agentloupe.words.event import Draft
 from tests.made import START, Maker
-from tests.tapes import Edit, edited
+from tests.tapes import Edit, edited, sequence_of
 
 
 def _never(_: object) -> None:
@@ -176,6 +176,20 @@ def test_a_lifecycle_that_cannot_be_is_corrupt_at_its_event(edit: Edit, at: int)
 def test_lane_and_number_may_be_left_out_since_the_call_id_says_them() -> None:
     recording = edited(_small(), lambda drafts: [replace(d, lane=None, n=None) for d in drafts])
     assert [c.call_id for c in read_tape(recording).lane("0")] == ["0.0", "0.1", "0.2", "0.3"]
+
+
+def test_a_call_whose_turn_comes_behind_a_cut_is_not_handed_over_before_it() -> None:
+    """Its end may stand before it: a fork has to hand it over later, and to say so."""
+    maker = Maker()
+    _call(maker, "tool", "first", "0/p1", 0, effect="write")
+    cut = sequence_of(maker.recording(), "tool.finished") + 1
+    maker.take(maker.scribe.scheduled("schedule.marked", "0/p1", {"turn": "0/p1.0"}, START))
+    tape = read_tape(maker.recording())
+    assert [turn.id for turn in tape.turns()] == ["0/p1.0"]
+    assert tape.turns(before=cut) == ()
+    call = tape.call("0/p1.0")
+    assert call is not None
+    assert (call.turns_from(cut), call.turns_from(cut + 1)) == (["0/p1.0"], [])
 
 
 class Keeps:

@@ -70,6 +70,7 @@ class RecordedCall:
         head_digest, piece_digests, broken_digest: of a streamed call: bodies of what came before its first piece, of its
             pieces in order, and of what broke it; opened_seq: where it began to come.
         ended_seq: where its outcome was noted that the program got; 0: nowhere.
+        handed_seq: where a mark says that it was handed over, if one does.
         inner: made while another call was performed: when that one is served, this one is not asked for. Calls inside
             a nested agent are not inner, since a nested agent is run again.
     """
@@ -102,6 +103,7 @@ class RecordedCall:
     stage: str | None = None
     settled: str | None = None
     ended_seq: int = 0
+    handed_seq: int = 0
     ended_run: bool = False
     latest: str = field(default="", repr=False)
 
@@ -155,7 +157,7 @@ class RecordedCall:
 
     def turns_from(self, sequence: int) -> list[str]:
         """Its turns that do not stand before this sequence."""
-        if not self.has_turn or self.last_seq < sequence:
+        if not self.has_turn or max(self.last_seq, self.handed_seq) < sequence:
             return []
         ended = [f"{self.call_id}{END_OF_STREAM}"] if _end_in_turn(self.attrs) else []
         return ([self.call_id] if self.opened_seq >= sequence else []) + ended if self.streamed else [self.call_id]
@@ -281,9 +283,16 @@ def read_tape(recording: Recording) -> Tape:
     for call in ordered:
         _place_inside(call, calls)
     for event in events:
-        if event.type == "task.cancelled" and (lost := calls.get(str(event.attrs.get("call")))) is not None:
-            lost.lost = True
+        _mark(calls, event)
     return Tape(recording, events[0], finished, ordered)
+
+
+def _mark(calls: Mapping[str, RecordedCall], event: Event) -> None:
+    """What an event says of a call that had ended before."""
+    if event.type == "task.cancelled" and (lost := calls.get(str(event.attrs.get("call")))) is not None:
+        lost.lost = True
+    elif event.type == "schedule.marked" and (handed := calls.get(str(event.attrs.get("turn")))) is not None:
+        handed.handed_seq = event.sequence
 
 
 def _stop_with(calls: dict[str, RecordedCall]) -> None:
@@ -467,7 +476,7 @@ def _place_inside(call: RecordedCall, calls: Mapping[str, RecordedCall]) -> None
 def _turns(tape: Tape, events: Sequence[Event]) -> tuple[Turn, ...]:
     """The order of hand-overs. A call's turn is its end, unless a mark says that it came later."""
     late: set[str] = set()
-    for event in events:
+    for event in tape.recording.events:  # also behind those that count
         if event.type == "schedule.marked":
             named = _named(event.attrs.get("open"))
             late.update(map(str, named or [event.attrs.get("turn")]))
