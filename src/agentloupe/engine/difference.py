@@ -177,7 +177,10 @@ CHANCE: Final = "the differing part looks like a random number drawn outside the
 ADDRESSES: Final = "the differing part is a memory address: an object's default repr went into it"
 TEMPORARY: Final = "the differing part is a temporary path: it is another one in every process"
 TRACEBACK: Final = "the text of a traceback went into it: it names lines of a tool that a replay does not run; use the error's own text, str(error)"
-REDACTION: Final = "one side was redacted and the other was not: compare the redaction rules of recording and replay"
+REDACTION: Final = (
+    "one side was redacted and the other was not: a secret that only its name gave away went on under another name "
+    "(name that one too, or its pattern, in [secrets]), or the rules of recording and replay differ"
+)
 
 
 def hints_for(kind: str, changes: Sequence[Change], request: Json = None) -> tuple[str, ...]:

@@ -59,7 +59,7 @@ def chosen_endpoint(name: str | None, form: Form) -> Chosen:
     if len(fitting) == 1:
         return _configured(fitting[0])
     several = f"say which: --endpoint {' or '.join(sorted(known))}"
-    unset = "set LLM_BASE_URL and LLM_MODEL (also in .env), or give a provider"
+    unset = "set LLM_BASE_URL and LLM_MODEL (also in .env), or name an endpoint of loupe.toml with --endpoint (in Python: give a provider)"
     if known and not fitting:
         others = ", ".join(f"{one} speaks {known[one].dialect}" for one in sorted(known))
         raise ForkRefused(
