@@ -29,7 +29,10 @@ export const CAUSES_ZH: readonly (readonly [form: RegExp, text: string])[] = [
     '里面有一段 traceback 的文本：它写着工具的代码行，而回放不运行工具；请只用错误自己的文本 str(error)',
   ],
   [/^the differing part is a temporary path: .*$/, '不同之处是临时路径：每个进程的都不一样'],
-  [/^one side was redacted and the other was not: .*$/, '一侧做了脱敏而另一侧没有：只凭名称识别的机密换了名称继续传递（请把那个名称或它的格式写进 [secrets]），或者录制与回放的脱敏规则不同'],
+  [
+    /^one side was redacted and the other was not: .*$/,
+    '一侧做了脱敏而另一侧没有：只凭名称识别的机密换了名称继续传递（请把那个名称或它的格式写进 [secrets]），或者录制与回放的脱敏规则不同',
+  ],
   [/^the system prompt is not the recorded one: .*$/, '系统提示词与录制的不同：提示词模板改了'],
   [/^a message differs: .*$/, '有一条消息不同：放入提示词的内容与录制的不同'],
   [/^the tools offered to the model are not the recorded ones: .*$/, '提供给模型的工具与录制的不同：签名或描述改了'],
