@@ -51,6 +51,7 @@ def test_an_interrupted_run(empty: Path, cli: Command) -> None:
     out = cli.ok("show", "last", *there)
     assert "helper-1  interrupted" in out
     assert '{"a":1} -> {"b":2}' in out
+    assert cli.ok("list", "--offset", "1", *there).strip() == "no runs from 2 on: there are 1"
     assert '{"a":3}\n' in out, "of an open call nothing is known to have come back, also no null"
     assert cli("verify", "last", *there).code == 0
     assert "interrupted" in cli.ok("prune", "--older-than", "0m", "--dry-run", *there)

@@ -92,6 +92,8 @@ def _tell(out: Output, wanted: RunFilter, db: str | None, *, cost: bool) -> None
     runs, total = _read(wanted, db, cost=cost or out.as_json)
     if out.as_json:
         out.document([run_json(run) for run in runs])
+    elif not runs and total:
+        out.line(f"no runs from {wanted.offset + 1} on: there are {total}")
     elif not runs:
         anything = wanted == RunFilter(limit=wanted.limit, offset=wanted.offset, order=wanted.order)
         yet = " yet: record one with agentloupe demo, or agentloupe run -- python my_agent.py"
