@@ -12,6 +12,7 @@ import pytest
 from agentloupe.ports.protocols import Store
 from agentloupe.store import open_url
 from agentloupe.verbs.replaying import replay
+from agentloupe.words.run import Run
 from tests.cases.rec import Rec, load_agent
 
 TEN = 10
@@ -29,14 +30,20 @@ def store(workdir: Path) -> Iterator[Store]:
     opened.close()
 
 
-def test_six_tools_of_one_run(agent: ModuleType, store: Store) -> None:
-    for _ in range(TEN):  # where a processor is scarce the one that sleeps least does not always wake first
+def _recorded(agent: ModuleType, store: Store) -> tuple[Any, Run]:
+    """Where a processor is scarce the tool that sleeps least does not always wake first: again, then."""
+    for left in reversed(range(TEN)):
         live = agent.main(Rec(store))
         run = store.runs()[0]
-        ends = [e.lane for e in store.recording(run.id).events if e.type == "tool.finished"]
-        begins = [e.lane for e in store.recording(run.id).events if e.type == "tool.started"]
-        if ends == [*begins[2::-1], *begins[:2:-1]]:
-            break
+        events = store.recording(run.id).events
+        begun, ended = ([e.lane for e in events if e.type == f"tool.{what}"] for what in ("started", "finished"))
+        if ended == [*begun[2::-1], *begun[:2:-1]] or not left:
+            return live, run
+    raise AssertionError
+
+
+def test_six_tools_of_one_run(agent: ModuleType, store: Store) -> None:
+    live, run = _recorded(agent, store)
     root, *tools = store.steps(run.id)
     assert [step.kind for step in (root, *tools)] == ["agent", *["tool"] * 6]
     assert {step.parent_idx for step in tools} == {root.idx}, "none a root, and none lost"
