@@ -82,8 +82,37 @@ def triage(number="T-7"):
 """
 """What `my_app.agents` has; `MENDED` stands above, the weather agent where a page needs it."""
 
+BOT = """\
+import agentloupe as loupe
+
+
+class Bot:
+    def __init__(self, unit):
+        self.unit = unit
+
+    @loupe.tool(effect="read", key=lambda bot: bot.unit)
+    def get_weather(self, city):
+        return {"city": city, "unit": self.unit}
+
+    @loupe.agent(name="weather-bot")
+    def answer(self, question="How warm is it in Beijing?"):
+        return self.get_weather("Beijing")
+
+
+def make_bot():
+    return Bot("celsius")
+
+
+if __name__ == "__main__":
+    print(make_bot().answer())
+"""
+"""An agent that is a method of an object."""
+
 WEATHER = (ROOT / "examples" / "weather" / "agent.py").read_text("utf-8")
 _RUNS = re.compile(r"<!-- (?:runs|script: \S+) -->\n```python\n(.*?)```", re.DOTALL)
+
+
+_OURS = ("my_agent", "my_app", "my_package")
 
 
 def shown_script(page: str) -> str:
@@ -138,6 +167,12 @@ class Project:
         """Records an agent of `my_app.agents`; its id."""
         return record_in(self.store, self.agent(name), *args).run_id
 
+    def bot(self) -> None:
+        """Writes `my_app.bots` and the script `my_bot.py`, and runs that."""
+        self.write("my_app/bots.py", BOT)
+        self.write("my_bot.py", BOT.replace("if __name__", "from my_app.bots import make_bot\n\nif __name__"))
+        assert self.do("python", "my_bot.py") == 0
+
     def run_script(self) -> None:
         """Runs `my_agent.py`."""
         with mock.patch.object(sys, "argv", ["my_agent.py"]):
@@ -179,8 +214,11 @@ def project(folder: Path, script: str) -> Generator[Project]:
             "PATH": os.pathsep.join([str(folder / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]]),
         }
         with mock.patch.dict(os.environ, variables):
-            made = Project(folder, script)
-            yield made
+            try:
+                yield Project(folder, script)
+            finally:
+                for name in [name for name in sys.modules if name.partition(".")[0] in _OURS]:
+                    del sys.modules[name]  # the next project has others of these names
 
 
 __all__ = ["SHOP", "WEATHER", "Project", "project", "shown_script"]

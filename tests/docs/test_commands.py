@@ -220,7 +220,7 @@ STORIES: Mapping[str, Story] = {
             "agentloupe anchor write --key new.key": next_key,
         },
     ),
-    "docs/guides/existing-agents.md": Story(nothing),
+    "docs/guides/existing-agents.md": Story(nothing, before={"agentloupe replay last --code": Project.bot}),
     "docs/guides/existing-programs.md": Story(
         nothing, before={"agentloupe doctor my_agent": lambda made: made.scripts(SHOP)}
     ),
