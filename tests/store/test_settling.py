@@ -207,3 +207,21 @@ def test_a_list_that_lacks_what_was_committed_says_so_once(
     assert [record.message for record in caplog.records if "no room" in record.message] == [
         "the end of runs that were killed is not shown, nor their open effects: no room"
     ]
+
+
+def test_where_no_thread_can_be_begun_any_more_nothing_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Since Python 3.12 an interpreter that ends begins none, and programs make calls in their last threads."""
+
+    def begins_none(_: object) -> None:
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    store = SqliteStore(tmp_path / "loupe.db")
+    monkeypatch.setattr(threading.Thread, "start", begins_none)
+    author = Author(store, "run-1").started(root=True)
+    author.tool("first", {"a": 1}, "x", durability="commit")
+    author.tool("second", {"a": 2}, "y")
+    author.writer.close()
+    monkeypatch.undo()
+    assert len(store.recording("run-1").events) == author.writer.head.sequence
+    assert verify(store.recording("run-1")).fault is None
+    store.close()

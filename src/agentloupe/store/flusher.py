@@ -49,9 +49,12 @@ class Flusher:
         with self._lock:
             self._waiting.add(writer)
             if self._thread is None and not self._stopped.is_set():
-                self._thread = threading.Thread(target=self._run, name="agentloupe-flusher", daemon=True)
-                with outside():  # it is none of the program's threads
-                    self._thread.start()
+                thread = threading.Thread(target=self._run, name="agentloupe-flusher", daemon=True)
+                # It is none of the program's threads. When the interpreter ends there are no new ones (Python 3.12): what
+                # is committed is in the spool, and whoever closes the writer settles it.
+                with outside(), suppress(RuntimeError):
+                    thread.start()
+                    self._thread = thread
         self._wanted.set()
 
     def stop(self) -> None:
