@@ -252,7 +252,7 @@ def _owners(ready: Iterable[Any]) -> tuple[set[Schedule], set[Schedule], bool]:
     found: set[Schedule] = set()
     again: set[Schedule] = set()
     outside = False
-    for handle in ready:
+    for handle in list(ready):  # what is collected meanwhile may put something there
         if handle._cancelled:
             continue
         there = _of_handle(handle)

@@ -106,7 +106,7 @@ def cancels_again(handle: Any) -> bool:
 
 def cancels_several(ready: Iterable[Any]) -> bool:
     """Whether such a scope is at work among the handles of a loop, with more than one task inside."""
-    return any(_tasks(handle._callback.__self__) > 1 for handle in ready if cancels_again(handle))
+    return any(_tasks(handle._callback.__self__) > 1 for handle in list(ready) if cancels_again(handle))
 
 
 def _tasks(scope: Any) -> int:
