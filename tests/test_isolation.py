@@ -67,6 +67,6 @@ def test_a_test_that_leaves_a_socket_or_a_loop_open_fails(leaves: str, pytester:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["pytest"]["ini_options"]
     pytester.makeini("[pytest]\nfilterwarnings =\n" + "".join(f"    {one}\n" for one in settings["filterwarnings"]))
     pytester.makepyfile(f"import asyncio, gc, socket\n\ndef test_it():\n    {leaves}\n    gc.collect()\n")
-    result = pytester.runpytest_inprocess("-p", "no:randomly", "-p", "no:cacheprovider")
+    result = pytester.runpytest_subprocess("-p", "no:randomly", "-p", "no:cacheprovider", "-p", "no:xdist")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*PytestUnraisableExceptionWarning*"])
