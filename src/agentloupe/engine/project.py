@@ -26,7 +26,7 @@ from agentloupe.words.effects import FROM_OUTSIDE, NOT_DONE, OF_AN_END, is_open,
 from agentloupe.words.errors import Corrupt, Damaged
 from agentloupe.words.event import FINAL_TYPES, Event
 from agentloupe.words.exchange import answer_in
-from agentloupe.words.keeping import DIGEST_OF, DIGESTS, KEPT, VALUES_DROPPED, dropped_note, only_digests
+from agentloupe.words.keeping import DIGEST_OF, DIGESTS, KEPT, VALUES_DROPPED, digests_kept, dropped_note
 from agentloupe.words.quick import maker
 from agentloupe.words.run import COUNTED, Counts, Coverage, Engine, Label, Run, RunStatus, coverage_left
 from agentloupe.words.step import Step, Trace
@@ -527,7 +527,7 @@ def load_step(recording: Recording, step: Step, assemble: Callable[[bytes], Json
     if lacking := _whole_number(step.attrs.get(VALUES_DROPPED)):
         return replace(step, partial=dropped_note(lacking))
     if step.attrs.get(KEPT) == DIGESTS:
-        return replace(step, partial=step.partial or only_digests(recording.events).removeprefix("of its values "))
+        return replace(step, partial=step.partial or digests_kept(recording.events))
     try:
         given = recording.body(step.input_digest)
         unended = step.status == "open" and assemble is not None and "opened_ms" in step.attrs

@@ -35,7 +35,7 @@ from agentloupe.ports.protocols import Perform, Serve
 from agentloupe.ports.schedule import plain
 from agentloupe.ports.schedule.core import Schedule
 from agentloupe.ports.streams import Played
-from agentloupe.words.call import OWN_WORK, Attrs, Call
+from agentloupe.words.call import OWN_WORK, Attrs, Call, Kind
 from agentloupe.words.canonical import Json, key_of
 from agentloupe.words.effects import HALF_DONE
 from agentloupe.words.errors import Corrupt, Damaged, EffectRefused, LoupeError, NotRebuildable, ReplayMismatch
@@ -114,7 +114,8 @@ class Replayer:
             if self.ruling.ended:
                 raise self.strayed(f"{call.kind} {call.name}", caller())
             where = place()
-            call = self._as_recorded(call, self._lane(where.lane).next())
+            if call.formerly is not None:
+                call = self._as_recorded(call, call.formerly, self._lane(where.lane).next())
             given = by_position(self.settings.scrub(by_name(call.input, call.parameters)), call.parameters)
             call = named(call, self.settings.scrub)
             key = key_of(call.kind, call.name, given)
@@ -357,11 +358,11 @@ class Replayer:
             lane = self._lanes[path] = cursor_of(self.tape, path, ambiguous)
         return lane
 
-    def _as_recorded(self, call: Call, recorded: RecordedCall | None) -> Call:
+    def _as_recorded(self, call: Call, formerly: tuple[Kind, str, Json], recorded: RecordedCall | None) -> Call:
         """The call as this recording has it, where that is older than what such a call is called now."""
-        if call.formerly is None or recorded is None or (recorded.kind, recorded.name) != call.formerly[:2]:
+        kind, name, given = formerly
+        if recorded is None or (recorded.kind, recorded.name) != (kind, name):
             return call
-        kind, name, given = call.formerly
         return replace(call, kind=kind, name=name, input=given)
 
     def _agree(self, recorded: RecordedCall, call: Call, key: str) -> bool:

@@ -70,17 +70,18 @@ def _question(call: RecordedCall) -> dict[str, Json]:
     }
 
 
+_ANEW = "start it anew: what it has done is told by `agentloupe show`"
+
+
 def check_resumable(tape: Tape) -> None:
     """Raises `ResumeRefused` for a run that cannot go on, with the reason and the way out."""
     started, run_id = tape.started.attrs, tape.recording.run_id
     if any(event.type == "run.erased" for event in tape.recording.events):
         raise _refused(run_id, "its bodies were deleted", "limited", "start it anew")
     if keeps_digests(tape.recording.events):
-        hint = "start it anew: what it has done is told by `agentloupe show`"
-        raise _refused(run_id, only_digests(tape.recording.events), "digest_only", hint)
+        raise _refused(run_id, only_digests(tape.recording.events), "digest_only", _ANEW)
     if lacking := dropped_values(tape.recording.events):
-        hint = "start it anew: what it has done is told by `agentloupe show`"
-        raise _refused(run_id, dropped_note(lacking), "limited", hint)
+        raise _refused(run_id, dropped_note(lacking), "limited", _ANEW)
     if tape.finished is not None:
         status = tape.finished.attrs.get("status")
         hint = "fork it from a step, or from the start, to run it again"

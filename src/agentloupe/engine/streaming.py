@@ -94,9 +94,7 @@ def status_of_stream(streamed: Streamed) -> OutcomeStatus:
 def facts_of_stream(streamed: Streamed) -> dict[str, Json]:
     """How the stream ended, of how many pieces it is, when the first came; `broken` is what ended it, as JSON."""
     facts: dict[str, Json] = {**streamed.facts, "stream": streamed.how, "pieces": len(streamed.pieces)}
-    facts |= {name: True for name in ("closed", "lost") if getattr(streamed, name)}
-    if streamed.waiting:
-        facts["waiting"] = True
+    facts |= {name: True for name in ("closed", "lost", "waiting") if getattr(streamed, name)}
     if streamed.cancels:
         facts["end_cancels"] = streamed.cancels
     if streamed.pieces:

@@ -135,10 +135,8 @@ class End:
     def tell(self) -> None:
         """Tells the boundary."""
         self.perform.ended = monotonic_ms()
-        error, self.error = (
-            self.error,
-            None,
-        )  # it knows the frames that know this: a circle would keep its response for long
+        # It knows the frames that know this: a circle would keep its response for long.
+        error, self.error = self.error, None
         if error is not None:
             self.boundary.failed(self.perform, error)
         else:

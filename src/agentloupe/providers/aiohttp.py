@@ -24,8 +24,8 @@ from aiohttp.payload import BytesPayload, IOBasePayload
 from aiohttp.streams import StreamReader
 from multidict import CIMultiDict, CIMultiDictProxy
 
+from agentloupe.ports import ambient
 from agentloupe.ports.streams import Stream, aopen_stream
-from agentloupe.ports.surroundings import here
 from agentloupe.providers.httpcall import HttpCall, json_bytes
 from agentloupe.providers.httpstream import is_stream
 from agentloupe.providers.sending import passes_on
@@ -106,9 +106,8 @@ def _noting_cancels(request: Any) -> Generator[None]:
     try:
         yield
     except TimeoutError:
-        there = here()
-        if _cancelled(request) and there is not None and there.performing is not None:
-            there.performing.facts["cancels"] = 1
+        if _cancelled(request):
+            ambient.note("cancels", 1)
         raise
 
 

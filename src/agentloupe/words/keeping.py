@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final, Literal, get_args
+from collections.abc import Callable, Sequence
+from typing import Final, Literal, TypeVar, get_args
 
 from agentloupe.words.canonical import digest
 from agentloupe.words.errors import UsageError
@@ -17,6 +17,7 @@ __all__ = [
     "SAMPLED_OUT",
     "VALUES_DROPPED",
     "Profile",
+    "digests_kept",
     "dropped_note",
     "dropped_values",
     "in_sample",
@@ -31,6 +32,8 @@ __all__ = [
     "was_sampled_out",
     "without_answers",
 ]
+
+T = TypeVar("T")
 
 Profile = Literal["full", "redacted", "digest_only"]
 """`full`: everything but credentials. `redacted`: without personal data too. `digest_only`: structure, and digests of values."""
@@ -62,12 +65,7 @@ def read_profile(said: object) -> Profile:
 
 def profile_named(said: str | None) -> Profile | None:
     """The profile that code or a command line names, if it names one. Raises `UsageError` for an unknown one."""
-    if said is None:
-        return None
-    try:
-        return read_profile(said)
-    except ValueError as wrong:
-        raise UsageError(f"profile {said!r} {wrong}") from wrong
+    return None if said is None else _read("profile", read_profile, said)
 
 
 def read_share(said: object) -> float:
@@ -83,12 +81,14 @@ def read_share(said: object) -> float:
 
 def share_named(said: float | str | None) -> float | None:
     """The share that code or a command line names, if it names one. Raises `UsageError` for what is none."""
-    if said is None:
-        return None
+    return None if said is None else _read("sample", read_share, said)
+
+
+def _read(what: str, read: Callable[[object], T], said: object) -> T:
     try:
-        return read_share(said)
+        return read(said)
     except ValueError as wrong:
-        raise UsageError(f"sample {said!r} {wrong}") from wrong
+        raise UsageError(f"{what} {said!r} {wrong}") from wrong
 
 
 def in_sample(share: float, scope: str) -> bool:
@@ -135,10 +135,15 @@ def dropped_note(count: int) -> str:
     return f"{values} of clock, chance, ids or environment dropped: the queue was full (when_full = drop_bodies)"
 
 
+def digests_kept(events: Sequence[Event]) -> str:
+    """What is said of a value of a recording that keeps digests only, and why it does."""
+    why = SAMPLED_OUT if was_sampled_out(events) else "profile digest_only"
+    return f"only digests were kept ({why})"
+
+
 def only_digests(events: Sequence[Event]) -> str:
     """Why a recording that keeps digests only cannot be run."""
-    why = SAMPLED_OUT if was_sampled_out(events) else "profile digest_only"
-    return f"of its values only digests were kept ({why})"
+    return f"of its values {digests_kept(events)}"
 
 
 def without_answers(events: Sequence[Event]) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import sys
-import sysconfig
 import threading
 import types
 from asyncio import base_events, events, tasks, timeouts
@@ -321,11 +320,17 @@ def _as_completed_in_order() -> None:
     found.__code__ = _as_completed.__code__
 
 
+def _without_lock() -> bool:
+    import sysconfig  # takes a millisecond to tell, and no older Python can be made so
+
+    return bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
+
+
 def supported() -> str | None:
     """Why this Python's asyncio is not known well enough to be gated; `None` when it is."""
     if not SUPPORTED[0] <= sys.version_info[:2] <= SUPPORTED[1]:
         return f"Python {sys.version_info[0]}.{sys.version_info[1]} was not looked at"
-    if sysconfig.get_config_var("Py_GIL_DISABLED"):
+    if sys.version_info >= (3, 13) and _without_lock():
         return "Python without its global lock was not looked at"
     loop_parts = ("create_task", "create_future", "call_at", "call_soon_threadsafe", "run_forever", "time", "_run_once")
     if not all(isinstance(getattr(_Loop, name, None), types.FunctionType) for name in loop_parts):
