@@ -50,6 +50,8 @@ describe('the time line', () => {
     expect(zoomed(WHOLE, 0.25, 0)).toEqual({ left: 0, right: 0.25 });
     expect(zoomed({ left: 0, right: 0.25 }, 2, 1)).toEqual({ left: 0, right: 0.5 });
     expect(zoomed({ left: 0.25, right: 0.75 }, 8, 0.5)).toEqual(WHOLE);
+    for (let place = 0; place <= 1; place += 0.01) expect(zoomed(zoomed(WHOLE, 0.5, place), 2, place)).toBe(WHOLE);
+    expect(moved(WHOLE, 0.5)).toBe(WHOLE);
     expect(zoomed(WHOLE, 0, 0.5).right).toBeGreaterThan(0.5);
     expect(moved({ left: 0.5, right: 0.75 }, 5)).toEqual({ left: 0.75, right: 1 });
     expect(moved({ left: 0.5, right: 0.75 }, -1)).toEqual({ left: 0.25, right: 0.5 });

@@ -37,7 +37,7 @@ const CLOSEST = 1e-6;
 /** A part that is so many times as wide, around a place of what is shown (a share of it) that stays where it is. */
 export function zoomed(zoom: Zoom, by: number, around: number): Zoom {
   const width = zoom.right - zoom.left;
-  const wide = Math.min(1, Math.max(CLOSEST, width * by));
+  const wide = Math.max(CLOSEST, width * by);
   return inside(zoom.left + (width - wide) * around, wide);
 }
 
@@ -47,7 +47,9 @@ export function moved(zoom: Zoom, by: number): Zoom {
   return inside(zoom.left + by * width, width);
 }
 
+/** The ends of a part are rounded: twice its half may lack a little of the whole. */
 function inside(left: number, width: number): Zoom {
+  if (width > 1 - CLOSEST) return WHOLE;
   const first = Math.min(1 - width, Math.max(0, left));
   return { left: first, right: first + width };
 }

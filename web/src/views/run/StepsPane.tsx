@@ -1,5 +1,5 @@
 import { useVirtualizer } from '@tanstack/react-virtual';
-import { type RefObject, useCallback, useEffect, useRef, useState } from 'react';
+import { type RefObject, useEffect, useRef, useState } from 'react';
 import type { Pages } from '../../api/pages';
 import type { RunDetail, StepHeader } from '../../api/types';
 import { duration } from '../../base/format';
@@ -115,17 +115,11 @@ function useZoom(
   step: StepHeader | undefined,
 ): readonly [Zoom, (zoom: Zoom) => void] {
   const [zoom, set] = useState(WHOLE);
-  const change = useCallback((next: (zoom: Zoom) => Zoom) => {
-    set(before => {
-      const found = next(before);
-      return found.left <= 0 && found.right >= 1 ? WHOLE : found;
-    });
-  }, []);
   const line = useRef(whole);
   line.current = whole;
   useEffect(() => {
-    if (step) change(zoom => following(zoom, step, line.current));
-  }, [step, change]);
+    if (step) set(zoom => following(zoom, step, line.current));
+  }, [step]);
   useEffect(() => {
     const rows = list.current;
     const turned = (event: WheelEvent) => {
@@ -134,14 +128,14 @@ function useZoom(
       if (!place || !(event.ctrlKey || event.metaKey || aside)) return;
       event.preventDefault();
       const around = Math.min(1, Math.max(0, (event.clientX - place.left) / Math.max(1, place.width)));
-      change(zoom => (aside ? moved(zoom, aside / 1000) : zoomed(zoom, 1.002 ** event.deltaY, around)));
+      set(zoom => (aside ? moved(zoom, aside / 1000) : zoomed(zoom, 1.002 ** event.deltaY, around)));
     };
     rows?.addEventListener('wheel', turned, { passive: false });
     return () => rows?.removeEventListener('wheel', turned);
-  }, [list, change]);
+  }, [list]);
   const by = (factor: number) => {
     const bar = step && barOf(step, partOf(line.current, zoom));
-    change(zoom => zoomed(zoom, factor, bar ? Math.min(1, bar.left + bar.width / 2) : 0.5));
+    set(zoom => zoomed(zoom, factor, bar ? Math.min(1, bar.left + bar.width / 2) : 0.5));
   };
   useKeys({ '+': () => by(0.5), '=': () => by(0.5), '-': () => by(2), '0': () => set(WHOLE) });
   return [zoom, set];
