@@ -258,3 +258,7 @@ def test_the_time_line_is_zoomed_by_wheel_and_keys_and_follows_the_open_step(
     expect(whole).to_be_visible()
     page.keyboard.press("-")
     expect(whole).to_have_count(0)
+    page.keyboard.press("/")
+    page.keyboard.type("1+1")
+    expect(page.locator("input:focus")).to_have_value("1+1")
+    expect(whole).to_have_count(0)

@@ -46,8 +46,8 @@ export function useKeys(bindings: Bindings, inDialog = false): void {
       const does = current.current[name];
       if (!does || event.defaultPrevented || ownKey(event.target, name)) return;
       if (!inDialog && document.querySelector('dialog[open]')) return;
-      const letter = !name.includes('+') && name.length === 1;
-      if ((letter && !single) || (takesText(event.target) && !name.includes('+') && name !== 'Escape')) return;
+      const chord = name.startsWith('Ctrl+') || name.startsWith('Alt+');
+      if ((name.length === 1 && !single) || (takesText(event.target) && !chord && name !== 'Escape')) return;
       event.preventDefault();
       does();
     };
