@@ -49,7 +49,7 @@ class Answering(Recorder):
 
     def asked(self, call: Call, where: Place, source: Source, effect_key: str | None = None) -> None:
         """Stores the beginning of a call that is answered without being performed. `effect_key`: what a stand-in was given."""
-        call = replace(call, input=self._scrubbed(call.input, f"arguments of {call.name}").value)
+        call = replace(call, input=self._clean.value(call.input, f"arguments of {call.name}").value)
         if where.lane not in self._lanes:
             self._forked(where.lane)
         with self._lock:
@@ -66,8 +66,8 @@ class Answering(Recorder):
 
     def answered(self, call: Call, where: Place, outcome: Outcome, nearest: str | None = None) -> None:
         """Stores the end of a call whose beginning is stored by `asked`."""
-        call = replace(call, input=self._scrubbed(call.input, f"arguments of {call.name}").value)
-        outcome = replace(outcome, output=self._scrubbed(outcome.output, f"result of {call.name}").value)
+        call = replace(call, input=self._clean.value(call.input, f"arguments of {call.name}").value)
+        outcome = replace(outcome, output=self._clean.value(outcome.output, f"result of {call.name}").value)
         key, at = key_of(call.kind, call.name, call.input), ambient.now()
         with self._lock:
             closed = self._scribe.closed(call, self._begun.pop(where.call_id, where), key, outcome, at)
@@ -81,7 +81,7 @@ class Answering(Recorder):
 
     def ended(self, call: Call, where: Place, key: str, outcome: Outcome) -> None:
         """Stores the end of a call whose start was copied."""
-        outcome = replace(outcome, output=self._scrubbed(outcome.output, f"result of {call.name}").value)
+        outcome = replace(outcome, output=self._clean.value(outcome.output, f"result of {call.name}").value)
         with self._lock:
             self._book.append(self._scribe.closed(call, where, key, outcome, ambient.now()))
 

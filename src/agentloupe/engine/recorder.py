@@ -17,10 +17,11 @@ from functools import lru_cache, partial
 from typing import cast
 
 from agentloupe.engine.book import Book
+from agentloupe.engine.cleaning import Cleaner
 from agentloupe.engine.covering import MOST_NOTES, Covered, unrecordable_in, what_is_lost
-from agentloupe.engine.privacy import Rules, Scrubbed, by_name, by_position, nothing_new_in, scrub, scrub_text
+from agentloupe.engine.privacy import Rules, Scrubbed, scrub, scrub_text
 from agentloupe.engine.raised import error_name, says_nothing, status_of
-from agentloupe.engine.streaming import Arriving, clean_body, facts_of_stream, status_of_stream
+from agentloupe.engine.streaming import Arriving, facts_of_stream, status_of_stream
 from agentloupe.engine.toolwatch import SeenResult, ToolWatch
 from agentloupe.engine.turn import Again, Turn, TurnAgain
 from agentloupe.ports import ambient, codecs
@@ -31,7 +32,7 @@ from agentloupe.ports.schedule import plain
 from agentloupe.ports.schedule.core import Schedule
 from agentloupe.ports.scribe import Entry, Scribe, Started, entries
 from agentloupe.ports.streams import Piece, Streamed
-from agentloupe.words.call import Attrs, Call, Kind, Outcome, OutcomeStatus
+from agentloupe.words.call import PLAIN_READS, Attrs, Call, Kind, Outcome, OutcomeStatus
 from agentloupe.words.canonical import Json, digest, dumps, key_of
 from agentloupe.words.effects import HALF_DONE
 from agentloupe.words.errors import EffectRefused, LoupeError, Unrecordable
@@ -43,15 +44,10 @@ __all__ = ["FROM_MESSAGES", "Recorder", "idempotency_key"]
 
 _log = logging.getLogger("agentloupe")
 
-_NAMES = 1000
-_ATTRS = 8
 FROM_MESSAGES = "from_messages"
 """Provenance of a tool step that nobody saw run: a later request's messages told its result."""
-_NO_SECRETS = frozenset({"rules", "packages"})
-"""Bodies of `run.started` that hold nothing of a user's."""
 _SAID = frozenset({"state", "check"})  # said by the program, not done: they take no time
-_PLAIN_READS = frozenset({"clock", "random", "id"})
-_READS = _PLAIN_READS | {"env"}
+_READS = PLAIN_READS | {"env"}
 
 
 def idempotency_key(scope: str, name: str, key: str, occurrence: int) -> str:
@@ -107,8 +103,7 @@ class Recorder:
         self._watch = ToolWatch(control_tools)
         self._writes: dict[tuple[str, str], int] = {}
         self._said: set[str] = set()
-        self._names: dict[str, str] = {}
-        self._clean_before: tuple[Attrs, ...] = ()
+        self._clean = Cleaner(rules, self._withheld)
         self._over = False
         self._detached = False
         self._going_on: dict[str, Perform] = {}
@@ -146,7 +141,7 @@ class Recorder:
         turn = Turn(where, call) if again is None else TurnAgain(where, call, again)
         perform = Perform(token=turn)
         try:
-            turn.call = self._named(call)
+            turn.call = self._clean.named(call)
             self._open(turn, perform)
         except (EffectRefused, Unrecordable):
             raise
@@ -164,7 +159,7 @@ class Recorder:
         if isinstance(value, Streamed):
             self._ended(turn, perform, value)
             return value
-        if turn.call.cheap and turn.call.kind in _PLAIN_READS and turn.call.input is None and not perform.facts:
+        if turn.call.cheap and turn.call.kind in PLAIN_READS and turn.call.input is None and not perform.facts:
             self._read(turn, value)
             return value
         took = _took(turn, perform)
@@ -208,7 +203,7 @@ class Recorder:
             return
         try:
             facts: dict[str, Json] = {"opened_ms": round(_took(turn, perform), 3)}
-            clean = self._scrubbed(head, f"answer of {turn.call.name}")
+            clean = self._clean.value(head, f"answer of {turn.call.name}")
             if clean.removed:
                 facts["removed_from_head"] = list[Json](clean.removed)
             turn.arriving = Arriving(head, self.rules)
@@ -343,32 +338,18 @@ class Recorder:
             self._trouble(fault)
 
     def _clean_start(self, what: Started) -> Started:
-        """What `run.started` says, without secrets; the rules themselves are no secret and stay as they are."""
-        bodies = {
-            label: value if label in _NO_SECRETS else self._scrubbed(value, label).value
-            for label, value in {**(what.bodies or {}), **_state_of(self.trace)}.items()
-        }
-        return replace(
-            what,
-            agent=scrub_text(what.agent, self.rules),
-            name=scrub_text(what.name, self.rules),
-            arguments=by_position(
-                self._scrubbed(by_name(what.arguments, what.parameters), "arguments").value, what.parameters
-            ),
-            tags=tuple(scrub_text(tag, self.rules) for tag in what.tags),
-            facts=self._clean_facts(what.facts),
-            bodies=bodies,
-        )
+        state: Mapping[str, Json] = {TRACESTATE: self.trace.state} if self.trace.state else {}
+        return self._clean.started(replace(what, bodies={**(what.bodies or {}), **state}))
 
     def end(self, status: OutcomeStatus, output: Json, facts: Attrs) -> None:
         """Stores `run.finished` and gives the run up. Later calls are kept out. Never raises; only the first counts."""
         if not self._shut():
             return
         try:
-            clean = self._scrubbed(output, "result")
+            clean = self._clean.value(output, "result")
             self._lower_for(unrecordable_in(clean.value), "the run's result")
             self._lower_for_going_on()
-            self._store_end(status, clean, self._clean_facts({**facts, **self._outside(status)}))
+            self._store_end(status, clean, self._clean.facts({**facts, **self._outside(status)}))
         except Exception as fault:  # noqa: BLE001  # see decide
             self._trouble(fault)
         finally:
@@ -388,7 +369,7 @@ class Recorder:
             return {}
         self._lower_for_going_on()
         known: dict[OutcomeStatus, Attrs] = {
-            status: self._end_facts(self._clean_facts({**f, **self._outside(status)})) for status, f in ends.items()
+            status: self._end_facts(self._clean.facts({**f, **self._outside(status)})) for status, f in ends.items()
         }
         self._book.close()
         self._check_book()
@@ -458,25 +439,6 @@ class Recorder:
 
     # --- calls --------------------------------------------------------------------------------------------------------
 
-    def _named(self, call: Call) -> Call:
-        """The call under a name without secrets (a path in a URL may hold one); names are few and looked at once."""
-        clean = self._names.get(call.name)
-        if clean is None:
-            clean = scrub_text(call.name, self.rules)
-            if len(self._names) < _NAMES:
-                self._names[call.name] = clean
-        return call if clean == call.name else replace(call, name=clean)
-
-    def _clean_call(self, call: Call) -> Call:
-        """The call with its input and its facts without secrets; the very same when there are none."""
-        clean = self._scrubbed(by_name(call.input, call.parameters), f"arguments of {call.name}")
-        attrs = self._clean_attrs(call.attrs)
-        if not clean.removed and attrs is call.attrs:
-            return call
-        if clean.removed:
-            attrs = {**attrs, "removed": list[Json](clean.removed)}
-        return replace(call, input=by_position(clean.value, call.parameters), attrs=attrs)
-
     def _open(self, turn: Turn, perform: Perform) -> None:
         call = turn.call
         if turn.place.lane not in self._lanes:
@@ -493,7 +455,7 @@ class Recorder:
             self._covered.lower("limited_replay", f"{call.name} passed without a record ({why})")
         asks = call.kind == "llm"
         if not asks:
-            turn.call = call = self._clean_call(call)
+            turn.call = call = self._clean.call(call)
         with self._lock:
             look = self._looked(turn) if asks else None
             call = turn.call
@@ -516,12 +478,12 @@ class Recorder:
 
     def _looked(self, turn: Turn) -> Look | None:
         """Takes secrets out of a model call, looking at what is new in its request; how that goes on from earlier ones."""
-        call = turn.call
-        look = self._scribe.packer.look(call.input) if isinstance(call.input, dict) else None
-        if look is not None and nothing_new_in(look, self.rules) and self._clean_attrs(call.attrs) is call.attrs:
+        asked, packer = turn.call, self._scribe.packer
+        look = packer.look(asked.input) if isinstance(asked.input, dict) else None
+        turn.call = call = self._clean.request(asked, look)
+        if call is asked:
             return look
-        turn.call = call = self._clean_call(call)
-        return self._scribe.packer.look(call.input) if isinstance(call.input, dict) else None
+        return packer.look(call.input) if isinstance(call.input, dict) else None
 
     def _asked(self, turn: Turn, look: Look | None) -> Entry:
         call = turn.call
@@ -611,8 +573,8 @@ class Recorder:
         if not turn.recorded:
             return
         call = turn.call
-        clean = self._clean_output(call, output)
-        attrs = self._clean_facts(facts)
+        clean = self._clean.output(call, output)
+        attrs = self._clean.facts(facts)
         if "external_id" in attrs:  # by its name it would count as an id, which may look like a key
             attrs["external_id"] = scrub(attrs["external_id"], self.rules).value
         if clean.removed:
@@ -679,32 +641,6 @@ class Recorder:
             self._trouble(fault)
             return Entry()
 
-    def _clean_output(self, call: Call, output: Json) -> Scrubbed:
-        if call.kind == "env":  # the variable's name says what its value is
-            named = self._scrubbed({call.name: output}, f"variable {call.name}")
-            value = next(iter(named.value.values())) if isinstance(named.value, dict) else None
-            return Scrubbed(value, ("$",) if named.removed else ())
-        if call.kind in _PLAIN_READS:
-            return Scrubbed(output)
-        body = clean_body(output, self.rules)
-        clean = self._scrubbed(body, f"result of {call.name}")
-        return clean if body is output else clean._replace(removed=("$.body", *clean.removed))
-
-    def _clean_attrs(self, attrs: Attrs) -> Attrs:
-        """Facts known before a call, without secrets; the very same when there are none. Most calls say the same."""
-        if attrs in self._clean_before:
-            return attrs
-        clean = self._clean_facts(attrs)
-        if clean != attrs:
-            return clean
-        if not any(isinstance(value, dict | list) for value in attrs.values()):  # those may be edited behind our back
-            self._clean_before = (dict(attrs), *self._clean_before[: _ATTRS - 1])
-        return attrs
-
-    def _clean_facts(self, facts: Attrs) -> dict[str, Json]:
-        clean = scrub(dict(facts), self.rules).value if facts else None
-        return clean if isinstance(clean, dict) else {}
-
     def _encode(self, call: Call, value: object) -> tuple[Json, bytes | None, Sequence[tuple[str, str]]]:
         """A result as JSON, its text where that was made on the way, and what of it could not be recorded."""
         try:
@@ -714,16 +650,10 @@ class Recorder:
                 "limited_replay", f"the result of {call.name} could not be encoded ({error_name(fault)})"
             )
             output = codecs.encode(value).wire
-        if call.kind in _PLAIN_READS:
+        if call.kind in PLAIN_READS:
             return output, None, ()
         text = dumps(output)
         return output, text, unrecordable_in(output, text)
-
-    def _scrubbed(self, value: Json, what: str) -> Scrubbed:
-        clean = scrub(value, self.rules)
-        if clean.withheld:
-            self._withheld(what, f"{len(clean.withheld)} values")
-        return clean
 
     def _withheld(self, what: str, how_much: str) -> None:
         note = f"{what}: a rule of secret removal failed, {how_much} were withheld"
@@ -780,10 +710,6 @@ def _took(turn: Turn, perform: Perform) -> float:
 @lru_cache(maxsize=1024)
 def _key_of_read(kind: Kind, name: str) -> str:
     return key_of(kind, name, None)
-
-
-def _state_of(trace: TraceContext) -> Mapping[str, Json]:
-    return {TRACESTATE: trace.state} if trace.state else {}
 
 
 def _to_wire(value: object) -> Json:

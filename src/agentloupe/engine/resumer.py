@@ -471,7 +471,7 @@ class Resumer(Recorder):
             self._begin()
             call = Call(kind=recorded.kind, name=recorded.name, input=None, encode=_wire, decode=codecs.decode)
             where = cast("HasPlace", perform.token).place
-            outcome = Outcome(status=status, output=self._scrubbed(_wire(value), f"result of {call.name}").value)
+            outcome = Outcome(status=status, output=self._clean.value(_wire(value), f"result of {call.name}").value)
             self._book.append(self._scribe.closed(call, where, recorded.input_key or "", outcome, ambient.now()))
 
     # --- the schedule -------------------------------------------------------------------------------------------------

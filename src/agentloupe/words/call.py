@@ -18,6 +18,7 @@ __all__ = [
     "NO_ATTRS",
     "NO_TURN",
     "OWN_WORK",
+    "PLAIN_READS",
     "SOURCES",
     "Attrs",
     "Call",
@@ -49,6 +50,8 @@ OWN_WORK: frozenset[Kind] = frozenset({"agent", "state", "check"})
 """Kinds whose work is control logic itself: done again in a replay, and compared."""
 NO_TURN: frozenset[Kind] = frozenset({"agent", "state", "check", "clock", "random", "id", "env"})
 """Kinds whose end is no input that the program waits for: it has no turn in a schedule."""
+PLAIN_READS: frozenset[Kind] = frozenset({"clock", "random", "id"})
+"""Kinds whose results hold no secret, whatever they are."""
 SOURCES: tuple[Source, ...] = get_args(Source)
 
 
