@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import sys
 from typing import Any, cast
 
+from agentloupe.ports.codecs.http import elapsed_of, put_elapsed
 from agentloupe.providers import chat
 from agentloupe.words.call import Attrs
 from agentloupe.words.canonical import Json
@@ -37,8 +37,8 @@ def stored(response: Any) -> dict[str, Json]:
         http_version=response.http_version,
         reason_phrase=response.reason_phrase,
     )
-    elapsed: object = response.__dict__.get("_elapsed", getattr(response.stream, "elapsed", None))
-    return {**about, "elapsed": elapsed.total_seconds()} if isinstance(elapsed, dt.timedelta) else about
+    seconds = elapsed_of(response)
+    return about if seconds is None else {**about, "elapsed": seconds}
 
 
 def rebuilt(answer: dict[str, Json], request: Any) -> Any:
@@ -56,9 +56,7 @@ def rebuilt(answer: dict[str, Json], request: Any) -> Any:
         cast("int", answer["status"]), headers=kept, content=content_of(answer), request=request, extensions=extensions
     )
     response.headers = library.Headers(headers)  # as they were, also those that were acted upon already
-    seconds = answer.get("elapsed")
-    if isinstance(seconds, int | float):
-        response.elapsed = dt.timedelta(seconds=seconds)
+    put_elapsed(response, answer.get("elapsed"))
     return response
 
 

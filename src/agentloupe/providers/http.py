@@ -10,11 +10,11 @@ call. Streams are passed on as they come, and come back in the same pieces.
 
 from __future__ import annotations
 
-import datetime as dt
 import time
 from collections.abc import Callable
 from typing import Any, Self
 
+from agentloupe.ports.codecs.http import put_elapsed
 from agentloupe.ports.streams import Reply, aopen_stream, open_stream
 from agentloupe.providers.exchange import library_of, rebuilt, stored
 from agentloupe.providers.httpcall import HttpCall, json_bytes
@@ -59,9 +59,7 @@ class HttpTransport:
                 seen.append(response.status_code)
                 if not is_stream(response.status_code, response.headers.get("content-type", ""), asked=wanted.asked):
                     response.read()
-                    response.elapsed = dt.timedelta(
-                        seconds=time.perf_counter() - began
-                    )  # the client has nothing to read
+                    put_elapsed(response, time.perf_counter() - began)  # the client has nothing to read
             return response
 
         return wanted.answer(open_stream(wanted.made(send), send, wanted.head, wanted.done))
@@ -81,7 +79,7 @@ class HttpTransport:
                 seen.append(response.status_code)
                 if not is_stream(response.status_code, response.headers.get("content-type", ""), asked=wanted.asked):
                     await response.aread()
-                    response.elapsed = dt.timedelta(seconds=time.perf_counter() - began)
+                    put_elapsed(response, time.perf_counter() - began)
             return response
 
         return wanted.answer(await aopen_stream(wanted.made(send), send, wanted.head, wanted.done))

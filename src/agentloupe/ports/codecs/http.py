@@ -15,6 +15,8 @@ from agentloupe.ports.codecs.walk import Codec, Inner, Value, add_codec, only
 from agentloupe.words.canonical import Json
 from agentloupe.words.errors import NotRebuildable
 
+__all__ = ["add_codecs", "elapsed_of", "put_elapsed"]
+
 _FAMILIES = ("httpx", "httpx2")
 
 
@@ -78,9 +80,21 @@ def _read_request(wire: Json, _: Value) -> object:
     return _put_content(made, content)
 
 
+def elapsed_of(response: Any) -> float | None:
+    """Seconds that a response took, where the client measured it."""
+    held = response.__dict__
+    elapsed: object = held.get("_elapsed", getattr(held.get("stream"), "elapsed", None))
+    return elapsed.total_seconds() if isinstance(elapsed, dt.timedelta) else None
+
+
+def put_elapsed(response: Any, seconds: object) -> None:
+    """Gives a response what `elapsed_of` said of one."""
+    if isinstance(seconds, int | float):
+        response.elapsed = dt.timedelta(seconds=seconds)
+
+
 def _write_response(value: Any, inner: Inner) -> Json:
     request: object = value.__dict__.get("_request")
-    elapsed: object = value.__dict__.get("_elapsed", getattr(value.__dict__.get("stream"), "elapsed", None))
     return {
         "module": _library(value, "Response"),
         "status": int(value.status_code),
@@ -88,7 +102,7 @@ def _write_response(value: Any, inner: Inner) -> Json:
         "content": _content(value),
         "http_version": str(value.http_version),
         "reason": str(value.reason_phrase),
-        "elapsed": elapsed.total_seconds() if isinstance(elapsed, dt.timedelta) else None,
+        "elapsed": elapsed_of(value),
         "request": None if request is None else inner(request, "request"),
     }
 
@@ -106,9 +120,7 @@ def _read_response(wire: Json, value: Value) -> object:
     body = b"" if content is None else bytes_of(content)
     made = module.Response(wire["status"], content=body, request=value(wire.get("request")), extensions=extensions)
     made.headers = _read_headers(module, wire["headers"])
-    seconds = wire.get("elapsed")
-    if isinstance(seconds, int | float):
-        made.elapsed = dt.timedelta(seconds=seconds)
+    put_elapsed(made, wire.get("elapsed"))
     return _put_content(made, content)
 
 
