@@ -13,7 +13,7 @@ import pytest
 import agentloupe as loupe
 from agentloupe.engine.tape import read_tape
 from agentloupe.ports.schedule.core import Schedule
-from agentloupe.ports.schedule.lanes import Lane
+from agentloupe.ports.schedule.lanes import Lane, Naming
 from agentloupe.store.memory import MemoryStore
 from agentloupe.verbs import sessions
 from agentloupe.verbs.forking import fork
@@ -87,10 +87,10 @@ def test_a_call_that_closes_a_generator_is_in_a_lane_that_is_named_after_it() ->
 
 
 def test_a_recording_of_an_older_program_counts_them_among_the_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sessions, "new_schedule", lambda _: Schedule(salt=7, closers_apart=False))
+    monkeypatch.setattr(sessions, "new_schedule", lambda _: Schedule(naming=Naming(7, closers_apart=False)))
     program = program_of([1, 1, 2])
     recording = record_in(MemoryStore(), program)
-    assert not read_tape(recording).closers_apart
+    assert not read_tape(recording).naming.closers_apart
     made = {str(event.lane) for event in recording.events if event.type == "tool.started"}
     assert made == {"0", *(f"0/a{n}" for n in range(2, 7))}, "the first closes the library's"
     assert replay(recording, program).passed
@@ -112,7 +112,7 @@ def test_a_fork_and_its_replay_count_as_their_parent_did() -> None:
     recording = record_in(store, leaver)
     (step,) = [step.idx for step in store.steps(recording.run_id) if step.kind == "llm"]
     made = fork(recording.run_id, leaver, from_step=step, store=store).candidates[0]
-    assert read_tape(store.recording(made.id)).closers_apart
+    assert read_tape(store.recording(made.id)).naming.closers_apart
     assert replay(made.id, leaver, store=store).passed
 
 
@@ -209,9 +209,9 @@ def test_a_client_that_is_collected_moves_no_lane_of_the_program(
 
 
 def test_recordings_of_older_programs_count_such_clients_among_the_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sessions, "new_schedule", lambda _: Schedule(salt=7, finalisers_apart=False))
+    monkeypatch.setattr(sessions, "new_schedule", lambda _: Schedule(naming=Naming(7, finalisers_apart=False)))
     program = unclosed([1, 1, 0], _by_loop)
     recording = record_in(MemoryStore(), program)
-    assert not read_tape(recording).finalisers_apart
+    assert not read_tape(recording).naming.finalisers_apart
     assert replay(recording, program).passed
     assert not replay(recording, program).passed

@@ -236,9 +236,7 @@ class Forker:
             mode="off" if served and tape.mode == "off" else plan.schedule,
             keeper=self,
             stuck_after=plan.stuck_after,
-            salt=tape.salt,
-            closers_apart=tape.closers_apart,
-            finalisers_apart=tape.finalisers_apart,
+            naming=tape.naming,
         )
         self._before = _Before(plan, self.schedule) if served else None
         self._pen: Answering | None = None
@@ -314,10 +312,7 @@ class Forker:
             **{name: cut.tape.started.attrs[name] for name in ("whole_program",) if name in cut.tape.started.attrs},
             "parent_sequence": cut.sequence - 1,
             "rules": plan.rules.digest,
-            "schedule": self.schedule.mode,
-            "hash_salt": self.schedule.salt,
-            **({"closers_apart": True} if self.schedule.closers_apart else {}),
-            **({"finalisers_apart": True} if self.schedule.finalisers_apart else {}),
+            **self.schedule.facts,
             "limits": plan.limits.as_json(),
             "overrides": paths,
             **plan.facts,

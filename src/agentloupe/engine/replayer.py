@@ -80,9 +80,7 @@ class Replayer:
             mode=tape.mode,
             keeper=self,
             stuck_after=self.settings.stuck_after,
-            salt=tape.salt,
-            closers_apart=tape.closers_apart,
-            finalisers_apart=tape.finalisers_apart,
+            naming=tape.naming,
         )
         self.explainer = Explainer(tape)
         self.bodies = Bodies(tape.recording, [c.output_digest for c in tape.driven if c.output_digest is not None])

@@ -139,14 +139,7 @@ def _refused(run_id: str, why: str, reason: str, hint: str) -> ResumeRefused:
 
 def schedule_of(tape: Tape, mode: Mode = "exact", stuck_after: float = STUCK_AFTER) -> Schedule:
     """Of a run that goes on: first the order of the tape, then inputs of what is new come as they come."""
-    return Schedule(
-        tape.turns(),
-        mode=mode,
-        stuck_after=stuck_after,
-        salt=tape.salt,
-        closers_apart=tape.closers_apart,
-        finalisers_apart=tape.finalisers_apart,
-    )
+    return Schedule(tape.turns(), mode=mode, stuck_after=stuck_after, naming=tape.naming)
 
 
 class _Beyond(BaseException):
@@ -266,7 +259,7 @@ class Resumer(Recorder):
         rules: of secret removal, those that the run was recorded with.
         declared: names of the tools that the program has declared, asked when it matters.
         attempt: what is said of the new attempt.
-        mode: how much of the program's order is waited for; stuck_after: see `ruling.Settings`.
+        schedule: see `schedule_of`.
         strict, refuse_writes, drops_values, passes_trace_on: see `Recorder`.
 
     Attributes:
@@ -285,18 +278,15 @@ class Resumer(Recorder):
         tape: Tape,
         *,
         rules: Rules,
+        schedule: Schedule,
         declared: Callable[[], Collection[str]] = tuple,
         attempt: Attempt | None = None,
-        mode: Mode = "exact",
-        stuck_after: float = STUCK_AFTER,
         strict: bool = False,
         refuse_writes: bool = True,
         drops_values: bool = False,
         passes_trace_on: bool = False,
         control_tools: Sequence[str] = (),
-        schedule: Schedule | None = None,
     ) -> None:
-        schedule = schedule or schedule_of(tape, mode, stuck_after)
         schedule.owes(tape.owed())
         super().__init__(
             writer,

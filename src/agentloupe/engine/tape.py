@@ -16,6 +16,7 @@ from typing import Final, Literal, cast
 
 from agentloupe.ports.recording import Recording
 from agentloupe.ports.schedule.core import Mode, Turn
+from agentloupe.ports.schedule.lanes import Naming
 from agentloupe.ports.schedule.pieces import passed_in
 from agentloupe.ports.streams import END_OF_STREAM, in_turn
 from agentloupe.words.call import NO_ATTRS, NO_TURN, Attrs, Effect, Kind, Source
@@ -197,20 +198,9 @@ class Tape:
         return said if said in ("exact", "no_baton") else "off"
 
     @property
-    def salt(self) -> int:
-        """Of the hashes of its tasks."""
-        said = self.started.attrs.get("hash_salt")
-        return said if isinstance(said, int) else 0
-
-    @property
-    def closers_apart(self) -> bool:
-        """Whether lanes of what closes async generators are counted apart from those of tasks."""
-        return self.started.attrs.get("closers_apart") is True
-
-    @property
-    def finalisers_apart(self) -> bool:
-        """The same of tasks that finalisers make."""
-        return self.started.attrs.get("finalisers_apart") is True
+    def naming(self) -> Naming:
+        """How its lanes are counted and its hashes made."""
+        return Naming.of(self.started.attrs)
 
     @property
     def placeless(self) -> frozenset[str]:

@@ -13,7 +13,7 @@ from agentloupe.engine.loop import Limits, Loop, Model, Spend, Tools, again, dia
 from agentloupe.engine.overrides import Overrides
 from agentloupe.engine.policy import Allow, MissPolicy, ToolRule, stated_effect
 from agentloupe.engine.raised import error_name, status_of
-from agentloupe.engine.resumer import Attempt, Resumer
+from agentloupe.engine.resumer import Attempt, Resumer, schedule_of
 from agentloupe.engine.tape import Tape
 from agentloupe.ports import ambient, codecs
 from agentloupe.ports.protocols import Provider, RunWriter, Store
@@ -128,6 +128,7 @@ def _sample(
             writer,
             settled,
             rules=rules_in(settled),
+            schedule=schedule_of(settled),
             declared=lambda: functions,
             attempt=attempt,
             passes_trace_on=settings_here().pass_trace_on,
@@ -181,7 +182,13 @@ def _fork(
 
     def made(writer: RunWriter, settled: Tape, attempt: Attempt) -> GoingOn:
         resumer = ForkResumer(
-            writer, settled, rules=plan.rules, declared=_Every, attempt=attempt, passes_trace_on=plan.passes_trace_on
+            writer,
+            settled,
+            rules=plan.rules,
+            schedule=schedule_of(settled),
+            declared=_Every,
+            attempt=attempt,
+            passes_trace_on=plan.passes_trace_on,
         )
         resumer.forker = Forker(replace(plan, spend=loop.spend))
         resumer.forker.goes_on(resumer)

@@ -28,7 +28,7 @@ from agentloupe.engine.verify import verify
 from agentloupe.ports import ambient
 from agentloupe.ports.faultpoints import reach
 from agentloupe.ports.protocols import Opener, Opening, Provider, RunWriter, Session, Store
-from agentloupe.ports.schedule.core import Mode, Schedule
+from agentloupe.ports.schedule.core import Schedule
 from agentloupe.verbs import launch
 from agentloupe.verbs.api import open_store, resolve
 from agentloupe.verbs.children import quiet_stops, raised_at, run_child
@@ -278,7 +278,7 @@ class _Taken:
             except ResumeRefused as refused:
                 self.refusal = refused
                 raise
-            self.resumer = _resumer(self._writer, self.tape, self.argv, self.whole)
+            self.resumer = _resumer(self._writer, self.tape, self.argv, self.whole or _schedule(self.tape))
         return self.resumer
 
     @cached_property
@@ -286,7 +286,7 @@ class _Taken:
         """Of a run around a whole program, which keeps to it from its first line on, before the run is begun again."""
         if self.tape.started.attrs.get("whole_program") is not True:
             return None
-        return schedule_of(self.tape, _mode(self.tape), settings_here().stuck_after)
+        return _schedule(self.tape)
 
     def give_up(self) -> None:
         """Leaves the run to whoever resumes it next. Idempotent."""
@@ -300,13 +300,13 @@ class _Taken:
         return _ResumeOpener(self)
 
 
-def _mode(tape: Tape) -> Mode:
+def _schedule(tape: Tape) -> Schedule:
     from agentloupe.ports.schedule.hooks import supported
 
-    return tape.mode if supported() is None else "off"
+    return schedule_of(tape, tape.mode if supported() is None else "off", settings_here().stuck_after)
 
 
-def _resumer(writer: RunWriter, tape: Tape, argv: Sequence[str] | None, schedule: Schedule | None) -> Resumer:
+def _resumer(writer: RunWriter, tape: Tape, argv: Sequence[str] | None, schedule: Schedule) -> Resumer:
     settings, rules = settings_here(), rules_in(tape)
     taken = snapshot_of(settings, _opening(tape))
     facts: dict[str, Json] = {} if argv is None else {"argv": list[Json](without_secrets(argv, rules))}
@@ -314,16 +314,14 @@ def _resumer(writer: RunWriter, tape: Tape, argv: Sequence[str] | None, schedule
         writer,
         tape,
         rules=rules,
+        schedule=schedule,
         declared=declared_tools,
         attempt=Attempt(facts=facts, bodies={"snapshot": scrub(taken, rules).value}),
-        mode=_mode(tape),
-        stuck_after=settings.stuck_after,
         strict=settings.strict,
         refuse_writes=settings.write_without_store == "refuse",
         drops_values=settings.when_full == "drop_bodies",
         passes_trace_on=settings.pass_trace_on,
         control_tools=settings.control_tools,
-        schedule=schedule,
     )
 
 

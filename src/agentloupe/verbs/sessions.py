@@ -22,6 +22,7 @@ from agentloupe.ports import ambient, codecs
 from agentloupe.ports.faultpoints import reach
 from agentloupe.ports.protocols import Boundary, Opening, RunWriter, Session, Store
 from agentloupe.ports.schedule.core import Schedule
+from agentloupe.ports.schedule.lanes import Naming
 from agentloupe.ports.scribe import Scribe, Started
 from agentloupe.ports.settings import Settings, find_root, load
 from agentloupe.verbs import snapshot
@@ -256,8 +257,7 @@ class RecordOpener:
         rules, schedule = recorder.rules, recorder.schedule
         facts: dict[str, Json] = {"root": opening.root, "rules": rules.digest}
         if schedule is not None:
-            facts |= {"schedule": schedule.mode, "hash_salt": schedule.salt, "closers_apart": schedule.closers_apart}
-            facts["finalisers_apart"] = schedule.finalisers_apart
+            facts |= schedule.facts
         if opening.schedule is not None:
             facts["whole_program"] = True
         if self._program.pid != os.getpid():
@@ -296,7 +296,8 @@ def new_schedule(settings: Settings) -> Schedule:
     """The schedule of a new run; on a Python whose loops are not known, nothing is waited for, and the run says so."""
     from agentloupe.ports.schedule.hooks import supported
 
-    return Schedule(mode=settings.schedule if supported() is None else "off", salt=int(ambient.random_hex(8), 16))
+    mode = settings.schedule if supported() is None else "off"
+    return Schedule(mode=mode, naming=Naming(salt=int(ambient.random_hex(8), 16)))
 
 
 def _without_secrets_in_names(opening: Opening, rules: Rules) -> Opening:

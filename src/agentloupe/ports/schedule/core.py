@@ -25,7 +25,7 @@ from itertools import count
 from typing import Any, Final
 
 from agentloupe.ports.schedule.faults import survives
-from agentloupe.ports.schedule.lanes import Lane
+from agentloupe.ports.schedule.lanes import Lane, Naming
 from agentloupe.ports.schedule.order import Order, Turn
 from agentloupe.ports.schedule.parts import STUCK_AFTER, Coming, Item, Keeper, Mark, Mode, PieceTurn, Strand
 from agentloupe.ports.schedule.pieces import Passed
@@ -41,6 +41,7 @@ UNSEEN_WORK: Final = 12
 """So many times `stuck_after` a replay waits, from one input to the next, for a thread that computes without the baton."""
 MARKS_KEPT: Final = 100
 """So many marks are written; more say nothing new."""
+_OWN_NAMING: Final = Naming()
 
 
 class _Threads(threading.local):
@@ -61,9 +62,7 @@ class Schedule:
         mode: how much is waited for.
         keeper: what is told of it.
         stuck_after: seconds without a move after which an order that must be followed counts as stuck.
-        salt: of the hashes of tasks and futures; the same in a recording and its replays.
-        closers_apart, finalisers_apart: whether what closes a generator, and tasks that finalisers make, are counted apart;
-            recordings of older programs do not.
+        naming: how lanes are counted and hashes made.
 
     Attributes:
         order: what is left of the tape's.
@@ -83,17 +82,13 @@ class Schedule:
         mode: Mode = "exact",
         keeper: Keeper | None = None,
         stuck_after: float = STUCK_AFTER,
-        salt: int = 0,
-        closers_apart: bool = True,
-        finalisers_apart: bool = True,
+        naming: Naming = _OWN_NAMING,
     ) -> None:
         self.mode: Mode = mode
         self.live = live
         self.keeper = keeper
         self.stuck_after = stuck_after
-        self.salt = salt
-        self.closers_apart = closers_apart
-        self.finalisers_apart = finalisers_apart
+        self.naming = naming
         self.lock = _RLock()
         self.strands: set[Strand] = set()
         self.lanes = 1
@@ -123,6 +118,11 @@ class Schedule:
         self._gone: str | None = None
         self._serial = next(_serials)
         self.root_task: Callable[[], Any] = _nothing
+
+    @property
+    def facts(self) -> dict[str, Json]:
+        """What a run says of its schedule at its beginning."""
+        return {"schedule": self.mode, **self.naming.facts}
 
     # --- what is waited for -------------------------------------------------------------------------------------------
 

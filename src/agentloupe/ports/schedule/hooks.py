@@ -137,7 +137,7 @@ def _create_task(loop: Any, coro: Coroutine[Any, Any, Any], **options: Any) -> A
     with surroundings.replaced(home.root):  # the task copies this context, where it is given none
         if loop.get_task_factory() is None:
             task: Any = _lane_task(
-                loop, coro, stable_hash(home.root.lane.path, schedule.salt if schedule else 0), options
+                loop, coro, stable_hash(home.root.lane.path, schedule.naming.salt if schedule else 0), options
             )
         else:
             task = _plain_create_task(loop, coro, **options)
@@ -149,9 +149,9 @@ def _create_task(loop: Any, coro: Coroutine[Any, Any, Any], **options: Any) -> A
 
 def _left(schedule: Schedule, coro: object) -> str | None:
     """The name of what was left behind, and is tidied up by this; `None` where the program itself makes a task."""
-    if schedule.closers_apart and (name := _left_generator(coro)) is not None:
+    if schedule.naming.closers_apart and (name := _left_generator(coro)) is not None:
         return name
-    return _finalised(coro) if schedule.finalisers_apart else None
+    return _finalised(coro) if schedule.naming.finalisers_apart else None
 
 
 def _finalised(coro: object) -> str | None:
@@ -193,7 +193,7 @@ def _create_future(loop: Any) -> asyncio.Future[Any]:
     if there is None or schedule is None:
         return _plain_create_future(loop)
     made = LaneFuture(loop=loop)
-    made.agentloupe_hash = there.lane.next_future(schedule.salt)
+    made.agentloupe_hash = there.lane.next_future(schedule.naming.salt)
     return made
 
 

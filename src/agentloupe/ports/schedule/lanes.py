@@ -4,8 +4,42 @@ from __future__ import annotations
 
 import threading
 import zlib
+from typing import NamedTuple
 
-__all__ = ["Lane", "stable_hash"]
+from agentloupe.words.call import Attrs
+from agentloupe.words.canonical import Json
+
+__all__ = ["Lane", "Naming", "stable_hash"]
+
+
+class Naming(NamedTuple):
+    """How a run counts its lanes and makes its hashes: the same in a recording, its replays and its forks.
+
+    Attributes:
+        salt: of the hashes of tasks and futures.
+        closers_apart, finalisers_apart: whether what closes a generator, and tasks that finalisers make, are counted apart;
+            recordings of older programs do not.
+    """
+
+    salt: int = 0
+    closers_apart: bool = True
+    finalisers_apart: bool = True
+
+    @property
+    def facts(self) -> dict[str, Json]:
+        """What a run says of it at its beginning."""
+        apart = {"closers_apart": self.closers_apart, "finalisers_apart": self.finalisers_apart}
+        return {"hash_salt": self.salt, **{name: True for name, counted in apart.items() if counted}}
+
+    @classmethod
+    def of(cls, facts: Attrs) -> Naming:
+        """The same from what a run says."""
+        salt = facts.get("hash_salt")
+        return cls(
+            salt if isinstance(salt, int) else 0,
+            facts.get("closers_apart") is True,
+            facts.get("finalisers_apart") is True,
+        )
 
 
 class Lane:

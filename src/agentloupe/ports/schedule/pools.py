@@ -380,7 +380,7 @@ def _init(self: Future[Any]) -> None:
     there = here()
     schedule = there.schedule if there is not None else None
     if there is not None and schedule is not None:
-        self.__dict__["_agentloupe_hash"] = there.lane.next_future(schedule.salt)
+        self.__dict__["_agentloupe_hash"] = there.lane.next_future(schedule.naming.salt)
 
 
 def _hash(self: Future[Any]) -> int:
