@@ -6,14 +6,13 @@ written in their canonical form (the bytes that were sealed), bodies as the byte
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import BinaryIO, cast
 
 import zstandard
 
-from agentloupe.ports.pack import needs
 from agentloupe.ports.recording import FILE_FORMAT, FILE_VERSION, Recording
 from agentloupe.words.canonical import FORM, Json, canonical, digest_parts, dumps
 from agentloupe.words.errors import Corrupt, UsageError
@@ -96,28 +95,12 @@ def _lines(recording: Recording, tally: _Tally, written_by: str) -> Iterator[byt
     for event in recording.events:
         envelope = canonical(cast("Json", event.envelope(event.run_id, event.sequence)))
         yield b'{"event":%s,"prev_hash":"%s","hash":"%s"}\n' % (envelope, event.prev_hash.encode(), event.hash.encode())
-    for digest, data in _bodies(recording, tally):
+    named = (digest for event in recording.events for digest in event.digests())
+    for digest, data in recording.bodies(named):
+        if data is None:
+            tally.missing += 1
+            continue
+        tally.bodies += 1
         if b"\n" in data:
             raise Corrupt(f"{recording.origin}: body {digest[:12]} holds a line break, which no stored value does")
         yield b'{"body":"%s","value":%s}\n' % (digest.encode(), data)
-
-
-def _bodies(recording: Recording, tally: _Tally) -> Iterator[tuple[str, bytes]]:
-    """Every body that the events name, and whatever those need; each once, in order of their first naming."""
-    seen: set[str] = set()
-    wave: Iterable[str] = (digest for event in recording.events for digest in event.digests())
-    while new := [digest for digest in dict.fromkeys(wave) if digest not in seen]:
-        seen.update(new)
-        following: list[str] = []
-        for start in range(0, len(new), _AT_ONCE):
-            some = new[start : start + _AT_ONCE]
-            found = recording.get(some)
-            for digest in some:
-                data = found.get(digest)
-                if data is None:
-                    tally.missing += 1
-                    continue
-                tally.bodies += 1
-                following.extend(needs(data))
-                yield digest, data
-        wave = following

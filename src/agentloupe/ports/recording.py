@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from agentloupe.ports.pack import unpack
+from agentloupe.ports.pack import needs, unpack
 from agentloupe.words.canonical import Json
 from agentloupe.words.errors import Damaged
 from agentloupe.words.event import Event, Head
@@ -18,6 +18,8 @@ FILE_VERSION = 1
 
 GetBodies = Callable[[Sequence[str]], Mapping[str, bytes]]
 """Bodies by digest. What is not there is left out of the answer; what does not fit its digest raises `Corrupt`."""
+
+_AT_ONCE = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,22 @@ class Recording:
     origin: str
     head: Head | None = None
     texts: Texts | None = field(default=None, repr=False, compare=False)
+
+    def bodies(self, digests: Iterable[str]) -> Iterator[tuple[str, bytes | None]]:
+        """These bodies and whatever those need, each once, in order of their first naming; `None` where one is not there."""
+        seen: set[str] = set()
+        wave = digests
+        while new := [digest for digest in dict.fromkeys(wave) if digest not in seen]:
+            seen.update(new)
+            wave = list[str]()
+            for start in range(0, len(new), _AT_ONCE):
+                some = new[start : start + _AT_ONCE]
+                found = self.get(some)
+                for digest in some:
+                    data = found.get(digest)
+                    if data is not None:
+                        wave.extend(needs(data))
+                    yield digest, data
 
     def body(self, digest: str | None) -> Json:
         """The value behind a digest, whole.

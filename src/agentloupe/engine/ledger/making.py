@@ -16,7 +16,6 @@ from agentloupe.engine.ledger.terms import (
     told_terms,
 )
 from agentloupe.engine.verify import verify
-from agentloupe.ports.pack import needs
 from agentloupe.ports.recording import Recording
 from agentloupe.ports.signing import Signer
 from agentloupe.words.canonical import Json, canonical, digest_bytes, digest_parts, loads
@@ -166,21 +165,10 @@ def _receipts(events: Iterable[Event]) -> Iterator[tuple[str, bytes]]:
 
 def _bodies(recording: Recording) -> Iterator[bytes]:
     """Every body that the events name, and those that they need, once; some at a time."""
-    seen: set[str] = set()
-    wave: Iterable[str] = (digest for event in recording.events for digest in sorted(event.digests()))
-    while new := [digest for digest in dict.fromkeys(wave) if digest not in seen]:
-        seen.update(new)
-        following: list[str] = []
-        for start in range(0, len(new), _AT_ONCE):
-            some = new[start : start + _AT_ONCE]
-            found = recording.get(some)
-            for digest in some:
-                data = found.get(digest)
-                if data is None:
-                    continue
-                following.extend(needs(data))
-                yield b'{"body":"%s","value":%s}\n' % (digest.encode(), data)
-        wave = following
+    named = (digest for event in recording.events for digest in sorted(event.digests()))
+    for digest, data in recording.bodies(named):
+        if data is not None:
+            yield b'{"body":"%s","value":%s}\n' % (digest.encode(), data)
 
 
 # --- back -------------------------------------------------------------------------------------------------------------
