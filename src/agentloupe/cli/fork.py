@@ -17,7 +17,7 @@ from agentloupe.cli.asking import ask
 from agentloupe.cli.common import AsJson, Database, Debug, RunRef, opened, text_given
 from agentloupe.cli.output import Output, fail
 from agentloupe.words.errors import UsageError
-from agentloupe.words.jsontext import Json, loads
+from agentloupe.words.jsontext import loads
 
 if TYPE_CHECKING:
     from agentloupe.engine.overrides import Overrides
@@ -129,6 +129,7 @@ def _wishes(given: Mapping[str, Any]) -> ForkWishes:
     from agentloupe.engine.loop import Limits
     from agentloupe.engine.policy import parse_tool
     from agentloupe.verbs.forkfamily import ForkWishes
+    from agentloupe.verbs.pricing import call_price
 
     limits = Limits(max_steps=given["max_steps"], max_cost=_amount(given["max_cost"]), max_seconds=given["max_seconds"])
     as_they_are = ("on_miss", "repeat", "control", "engine", "endpoint", "require_faithful", "code_changed")
@@ -139,7 +140,7 @@ def _wishes(given: Mapping[str, Any]) -> ForkWishes:
         functions=functions_of(given["tools_from"], given["live"] or ()),
         ask=ask if sys.stdin and sys.stdin.isatty() else None,
         limits=limits,
-        price=price(),
+        price=call_price,
         **{name: given[name] for name in as_they_are},
     )
 
@@ -213,19 +214,3 @@ def _amount(text: str | None) -> Decimal | None:
     if not amount.is_finite() or amount < 0:
         raise UsageError(f"--max-cost {text}: not an amount")
     return amount
-
-
-def price() -> Callable[[Mapping[str, Json]], Decimal | None]:
-    """Cost of a call from its facts. The price table is loaded when the first call has ended."""
-
-    def cost_of(facts: Mapping[str, Json]) -> Decimal | None:
-        from agentloupe.verbs.pricing import price_table
-
-        model, provider = facts.get("model"), facts.get("provider")
-        return price_table().cost(
-            model if isinstance(model, str) else None,
-            facts.get("usage"),
-            provider=provider if isinstance(provider, str) else None,
-        )
-
-    return cost_of

@@ -102,14 +102,15 @@ def command(
 def _wishes(tools_from: str | None, tool: Sequence[str], endpoint: str | None) -> ForkWishes:
     """What no recording of the plain loop holds."""
     from agentloupe.cli.asking import ask
-    from agentloupe.cli.fork import functions_of, price
+    from agentloupe.cli.fork import functions_of
     from agentloupe.engine.policy import parse_tool
     from agentloupe.verbs.forkfamily import ForkWishes
+    from agentloupe.verbs.pricing import call_price
 
     return ForkWishes(
         functions=functions_of(tools_from, ()),
         tools=dict(parse_tool(text) for text in tool),
         ask=ask if sys.stdin and sys.stdin.isatty() else None,
-        price=price(),
+        price=call_price,
         endpoint=endpoint,
     )

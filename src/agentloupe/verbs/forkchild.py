@@ -36,6 +36,7 @@ from agentloupe.verbs.ending import end_cancelled
 from agentloupe.verbs.forkfamily import Family, ForkResult, ForkWishes, with_fields
 from agentloupe.verbs.interrupts import raising_at_rest
 from agentloupe.verbs.launched import Launch
+from agentloupe.verbs.pricing import call_price
 from agentloupe.verbs.replaying import agent_named
 from agentloupe.words.canonical import Json, dumps
 from agentloupe.words.errors import Cancelled, ForkRefused, LoupeError, StoreError, UsageError
@@ -312,19 +313,8 @@ def _wishes_of(spec: Mapping[str, Any]) -> ForkWishes:
         code_changed=spec["code_changed"],
         cancel=Cancel(),
         watch=None if spec["progress"] is None else _noting(Path(spec["progress"])),
-        price=_price if cost is not None else None,
+        price=call_price if cost is not None else None,
         form=spec.get("form"),
-    )
-
-
-def _price(facts: Mapping[str, Json]) -> Decimal | None:
-    from agentloupe.verbs.pricing import price_table
-
-    model, provider = facts.get("model"), facts.get("provider")
-    return price_table().cost(
-        model if isinstance(model, str) else None,
-        facts.get("usage"),
-        provider=provider if isinstance(provider, str) else None,
     )
 
 

@@ -11,7 +11,7 @@ from agentloupe.engine.overrides import overrides_from_json
 from agentloupe.engine.policy import Allow, MissPolicy, parse_tool
 from agentloupe.ports.settings import load
 from agentloupe.verbs.forkfamily import ForkWishes
-from agentloupe.verbs.pricing import price_table
+from agentloupe.verbs.pricing import call_price
 from agentloupe.words.canonical import Json
 from agentloupe.words.errors import UsageError
 
@@ -55,7 +55,7 @@ def wishes_of(spec: Mapping[str, Json]) -> ForkWishes:
         require_faithful=spec.get("require_faithful") is True,
         code_changed=spec.get("code_changed") is True,
         endpoint=cast("str | None", spec.get("endpoint")),
-        price=_price,
+        price=call_price,
     )
 
 
@@ -129,13 +129,3 @@ def _limits(limits: Mapping[str, Json]) -> Limits:
         if not 0 <= number < float("inf"):
             raise UsageError(f"{name} is a number, 0 or more", reason="limits")
     return Limits(**given)
-
-
-def _price(facts: Mapping[str, Json]) -> Decimal | None:
-    """Cost of a model call from its facts."""
-    model, provider = facts.get("model"), facts.get("provider")
-    return price_table().cost(
-        model if isinstance(model, str) else None,
-        facts.get("usage"),
-        provider=provider if isinstance(provider, str) else None,
-    )

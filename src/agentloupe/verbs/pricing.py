@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+from decimal import Decimal
 from functools import lru_cache
 from pathlib import Path
 
 from agentloupe.engine.costs import PriceTable, price_trace
 from agentloupe.ports.protocols import Store
 from agentloupe.ports.settings import find_root
+from agentloupe.words.call import Attrs
 from agentloupe.words.run import Run
 from agentloupe.words.step import Trace
 
-__all__ = ["price_table", "priced_run", "priced_trace", "prices_file"]
+__all__ = ["call_price", "price_table", "priced_run", "priced_trace", "prices_file"]
 
 
 def price_table() -> PriceTable:
@@ -29,6 +31,16 @@ def price_table() -> PriceTable:
     except OSError:
         return PriceTable.load(path)  # raises, and says why
     return _table(str(path), (found.st_mtime_ns, found.st_size, found.st_ino))
+
+
+def call_price(facts: Attrs) -> Decimal | None:
+    """Cost of a model call from its facts, by the prices of now; `None` where it is not known."""
+    model, provider = facts.get("model"), facts.get("provider")
+    return price_table().cost(
+        model if isinstance(model, str) else None,
+        facts.get("usage"),
+        provider=provider if isinstance(provider, str) else None,
+    )
 
 
 def prices_file(root: Path | None = None) -> Path | None:
