@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Generator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from functools import wraps
 from importlib import import_module
 from io import TextIOWrapper
@@ -94,19 +94,13 @@ def run(argv: list[str]) -> int:
     return code if isinstance(code, int) else 0
 
 
-@contextmanager
-def _children_told(debug: bool) -> Generator[None]:
+def _children_told(debug: bool) -> AbstractContextManager[None]:
     """Children that the command starts are told of `--debug` by a variable; whoever ran the command here has it as before."""
-    before = os.environ.get("LOUPE_DEBUG")
-    if debug:
-        os.environ["LOUPE_DEBUG"] = "1"
-    try:
-        yield
-    finally:
-        if debug and before is None:
-            os.environ.pop("LOUPE_DEBUG", None)
-        elif debug and before is not None:
-            os.environ["LOUPE_DEBUG"] = before
+    if not debug:
+        return nullcontext()
+    from agentloupe.ports.environment import variables
+
+    return variables({"LOUPE_DEBUG": "1"})
 
 
 def _in_the_callers_trace() -> AbstractContextManager[None]:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
+from agentloupe.ports.environment import variables
 from agentloupe.ports.settings import model_settings
 from agentloupe.words.errors import ConfigError
 from agentloupe.words.jsontext import dumps
 
-__all__ = ["CHOICES", "DemoModel", "chosen_model"]
+__all__ = ["DemoModel", "chosen_model"]
 
 Choice = Literal["scripted", "local", "env"]
-CHOICES: tuple[str, ...] = ("scripted", "local", "env")
 
 Say = Callable[[str], None]
 
@@ -59,7 +58,7 @@ def chosen_model(wanted: Choice | None, say: Say) -> Generator[DemoModel]:
         ConfigError: `env` is wanted and `LLM_BASE_URL` or `LLM_MODEL` is not set.
         LocalModelUnavailable: `local` is wanted and cannot be had.
     """
-    with _model(wanted, say) as model, _environment(model.variables()):
+    with _model(wanted, say) as model, variables(model.variables()):
         yield model
 
 
@@ -112,17 +111,3 @@ def _scripted(why: str) -> Generator[DemoModel]:
 
     with ScriptedServer(sample_rule) as server:
         yield DemoModel("scripted", server.url, "scripted-1", f"scripted, answers made by a rule ({why})")
-
-
-@contextmanager
-def _environment(variables: dict[str, str]) -> Generator[None]:
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value

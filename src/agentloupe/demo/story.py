@@ -6,13 +6,12 @@ it. Every figure comes from the runs themselves.
 
 from __future__ import annotations
 
-import os
 import shlex
 import shutil
 import sys
 import tempfile
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -21,6 +20,7 @@ from agentloupe.demo.calculator import calculate
 from agentloupe.demo.samples import code_of, sample_path
 from agentloupe.engine.project import load_step
 from agentloupe.engine.report import ReplayReport
+from agentloupe.ports.environment import variables
 from agentloupe.ports.protocols import Store
 from agentloupe.verbs.forking import ForkResult, fork
 from agentloupe.verbs.isolated import replay_code
@@ -83,18 +83,9 @@ class Story:
         line = shlex.join([*_program(), verb, *words, *place, *tail])
         return f"SUPPORT_REFUNDS={shlex.quote(shown_path(self.refunds))} {line}" if refunds else line
 
-    @contextmanager
-    def book(self) -> Generator[None]:
+    def book(self) -> AbstractContextManager[None]:
         """While the block runs every refund that really happens is written into the book, also one in a fork."""
-        before = os.environ.get("SUPPORT_REFUNDS")
-        os.environ["SUPPORT_REFUNDS"] = str(self.refunds)
-        try:
-            yield
-        finally:
-            if before is None:
-                del os.environ["SUPPORT_REFUNDS"]
-            else:
-                os.environ["SUPPORT_REFUNDS"] = before
+        return variables({"SUPPORT_REFUNDS": str(self.refunds)})
 
     # --- record, replay -----------------------------------------------------------------------------------------------
 
