@@ -12,7 +12,7 @@ import pytest
 import agentloupe as loupe
 from agentloupe.engine.cassette import Cassette
 from agentloupe.engine.difference import UNICODE
-from agentloupe.engine.project import load_steps, response_of
+from agentloupe.engine.project import load_steps
 from agentloupe.store.memory import MemoryStore
 from agentloupe.verbs.forking import fork_run
 from agentloupe.verbs.looping import run_loop
@@ -74,11 +74,11 @@ def test_a_fork_hits_exactly_where_the_case_says_so_and_keeps_the_text(pair: Any
     run_loop(Script(("f", asked), "done"), {"f": Rec().tool("f", lambda **_: "answer")}, model="m", question="q",
              store=store, run_id="r")  # fmt: skip
     recording = store.recording("r")
-    response: Any = response_of(load_steps(recording)[0], recording)
+    response: Any = recording.body(load_steps(recording)[0].output_digest)
     assert asked_tools(response["choices"][0]["message"])[0].raw == asked
     run = fork_run(store, "r", 0, None, Script(("f", again), "done"))
     assert (run.counts.cassette, run.counts.miss) == ((1, 0) if pair["same"] else (0, 1))
-    kept: Any = response_of(load_steps(store.recording(run.id))[0], store.recording(run.id))
+    kept: Any = store.recording(run.id).body(load_steps(store.recording(run.id))[0].output_digest)
     assert asked_tools(kept["choices"][0]["message"])[0].raw == again
     steps = load_steps(recording)
     assert Cassette.from_steps(steps).play("f", again).hit is pair["same"]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from agentloupe.engine.cassette import Cassette
-from agentloupe.engine.project import load_steps, response_of
+from agentloupe.engine.project import load_steps
 from agentloupe.store.memory import MemoryStore
 from agentloupe.verbs.forking import fork_run
 from agentloupe.verbs.instrument import tool
@@ -70,7 +70,7 @@ def test_a_row(row: dict[str, Any]):
     steps = load_steps(recording)
 
     # raw text byte for byte, in the answer that asked; the step has what it means, or the text
-    response = response_of(steps[0], recording)
+    response = recording.body(steps[0].output_digest)
     assert isinstance(response, dict)
     message = response["choices"][0]["message"]  # type: ignore[index,call-overload]
     assert asked_tools(message)[0].raw == raw  # type: ignore[arg-type]

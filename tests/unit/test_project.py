@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentloupe.engine.project import Projector, load_steps, project, response_of, shown_tags
+from agentloupe.engine.project import Projector, load_steps, project, shown_tags
 from agentloupe.ports.ambient import Place
 from agentloupe.store.memory import MemoryStore
 from agentloupe.store.sealing import seal_drafts
@@ -276,7 +276,7 @@ def test_steps_are_loaded_with_their_values() -> None:
     assert steps[0].output == "4 degrees"
     assert steps[1].input == {"model": "small", "messages": [{"role": "user", "content": "how warm is it?"}]}
     assert steps[1].output == {"role": "assistant", "content": "yes"}
-    response = response_of(steps[1], recording)
+    response = recording.body(steps[1].output_digest)
     assert isinstance(response, dict)
     assert response["model"] == "small-1"
     assert all(step.loaded for step in steps)

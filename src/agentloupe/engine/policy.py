@@ -36,7 +36,6 @@ How = Literal["cassette", "live", "stub", "sandbox", "human"]
 MissPolicy = Literal["error", "abort", "human"]
 ToolFunction: TypeAlias = Callable[..., object]
 HOWS: tuple[str, ...] = get_args(How)
-MISS_POLICIES: tuple[str, ...] = get_args(MissPolicy)
 
 
 @dataclass(frozen=True, slots=True)

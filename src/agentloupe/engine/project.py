@@ -38,7 +38,6 @@ __all__ = [
     "load_steps",
     "outcome_of",
     "project",
-    "response_of",
     "shown_tags",
     "stream_of",
 ]
@@ -555,11 +554,6 @@ def stream_of(recording: Recording, step: Step) -> bytes:
     events = recording.events[step.first_seq - 1 : step.last_seq]
     named = [e.bodies["pieces"] for e in events if e.call_id == step.call_id and "pieces" in e.bodies]
     return b"".join(data for name in named for _, data in pieces_of(recording.body(name)))
-
-
-def response_of(step: Step, recording: Recording) -> Json:
-    """A model step's whole response body, of which `Step.output` is one message. Raises like `Recording.body`."""
-    return recording.body(step.output_digest)
 
 
 def outcome_of(step: Step, came: Json) -> Json:

@@ -32,7 +32,6 @@ __all__ = [
     "ImportedRun",
     "Importer",
     "NewFold",
-    "Note",
     "Opener",
     "Opening",
     "Perform",
@@ -48,9 +47,6 @@ __all__ = [
 Durability = Literal["grouped", "commit", "full"]
 """What an append promises when it returns: nothing yet (written within 50 ms or with the next append), survives SIGKILL,
 survives power loss."""
-
-Note = Callable[[str, Json], None]
-"""Adds a structural fact to the call that is being performed (a try of the client library, a request id)."""
 
 
 # --- the boundary -----------------------------------------------------------------------------------------------------
@@ -103,7 +99,7 @@ class Perform:
         token: the boundary's own bookkeeping.
         instead: what to run in place of the real thing (a sandbox function, an edited model request), or `None`. It
             may return an awaitable when the call is async.
-        facts: structural facts gathered while performing, see `Note`.
+        facts: structural facts gathered while performing: tries of the client library, a request id.
         ended: when the real thing was done (milliseconds of `ambient.monotonic_ms`); set by the driver.
         left: ends a result that comes item by item, where it is not at its end when the run is; set by the driver.
         waiting: the program waits for a piece of a stream; set by the driver.

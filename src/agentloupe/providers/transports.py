@@ -19,9 +19,7 @@ from agentloupe.providers.model_urls import asks_with, at_model, may_ask
 from agentloupe.providers.requests import content_of_request, send_recorded
 from agentloupe.providers.sending import passes_on
 
-__all__ = ["LIBRARIES", "install", "uninstall"]
-
-LIBRARIES = (*FAMILIES, "requests", "aiohttp")
+__all__ = ["install", "uninstall"]
 
 _installed: dict[tuple[type, str], Any] = {}
 _added: list[str] = []
