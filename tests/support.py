@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -37,3 +39,30 @@ def some_of(
         pytest.param(*case, id="-".join(map(ids, case)), marks=() if always(number) else pytest.mark.many)
         for number, case in enumerate(cases)
     ]
+
+
+class Passing:
+    """Passes on to `inner`, a store or a writer, what a class made of this does not say otherwise."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+
+def calls_in(work: Callable[[], object]) -> int:
+    """Function calls, of Python and of C, that some work takes."""
+    count = 0
+
+    def profile(frame: FrameType, event: str, _: object) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    before = sys.getprofile()
+    sys.setprofile(profile)
+    try:
+        work()
+    finally:
+        sys.setprofile(before)
+    return count

@@ -61,29 +61,30 @@ RESULTS: dict[str, dict[str, Told]] = {
     },
 }
 Back = Callable[[Any], Any]
+
+
+def _back(call: str, members: tuple[str, ...], thought: str) -> dict[str, Back]:
+    """How a part of an answer is given back: in a dialect where calls and thoughts are of these types."""
+
+    def by_hand(part: Any) -> Any:
+        return (
+            {name: getattr(part, name) for name in members}
+            if part.type == call
+            else part.model_dump(exclude_unset=True)
+        )
+
+    return {
+        "objects": lambda part: part,
+        "dumped": lambda part: part.model_dump(),
+        "without nulls": lambda part: part.model_dump(exclude_none=True),
+        "by hand": by_hand,
+        "without thoughts": lambda part: None if part.type == thought else part.model_dump(exclude_unset=True),
+    }
+
+
 BACK: dict[str, dict[str, Back]] = {
-    "anthropic": {
-        "objects": lambda block: block,
-        "dumped": lambda block: block.model_dump(),
-        "without nulls": lambda block: block.model_dump(exclude_none=True),
-        "by hand": lambda block: (
-            {"type": "tool_use", "id": block.id, "name": block.name, "input": block.input}
-            if block.type == "tool_use"
-            else block.model_dump(exclude_unset=True)
-        ),
-        "without thoughts": lambda block: None if block.type == "thinking" else block.model_dump(exclude_unset=True),
-    },
-    "responses": {
-        "objects": lambda item: item,
-        "dumped": lambda item: item.model_dump(),
-        "without nulls": lambda item: item.model_dump(exclude_none=True),
-        "by hand": lambda item: (
-            {"type": "function_call", "call_id": item.call_id, "name": item.name, "arguments": item.arguments}
-            if item.type == "function_call"
-            else item.model_dump(exclude_unset=True)
-        ),
-        "without thoughts": lambda item: None if item.type == "reasoning" else item.model_dump(exclude_unset=True),
-    },
+    "anthropic": _back("tool_use", ("type", "id", "name", "input"), "thinking"),
+    "responses": _back("function_call", ("type", "call_id", "name", "arguments"), "reasoning"),
 }
 HANDS = [
     (form, spelled, result, back)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, replace
-from types import FrameType
 from typing import Any
 
 import pytest
@@ -28,6 +26,7 @@ from agentloupe.words.call import NO_ATTRS
 from agentloupe.words.errors import LoupeError
 from agentloupe.words.event import Draft
 from agentloupe.words.run import RunFilter
+from tests.support import calls_in
 from tests.tapes import ask, edited, record_in, sequence_of
 
 
@@ -260,22 +259,6 @@ def _rounds(count: int) -> Callable[[], Any]:
     return as_agent(agent, "rounds")
 
 
-def _operations(work: Callable[[], object]) -> int:
-    count = 0
-
-    def profile(frame: FrameType, event: str, _: object) -> None:
-        nonlocal count
-        count += event in ("call", "c_call")
-
-    before = sys.getprofile()
-    sys.setprofile(profile)
-    try:
-        work()
-    finally:
-        sys.setprofile(before)
-    return count
-
-
 def test_operations_of_a_call_do_not_grow_with_a_run_of_many_tasks() -> None:
     work: dict[int, float] = {}
     for count in (20, 200):
@@ -283,7 +266,7 @@ def test_operations_of_a_call_do_not_grow_with_a_run_of_many_tasks() -> None:
         tape = open_tape(record_in(MemoryStore(), agent))
         assert isinstance(tape, Tape)
         assert run_replayed(tape, agent, Wishes()).verdict == "pass"
-        work[count] = _operations(lambda tape=tape, agent=agent: run_replayed(tape, agent, Wishes())) / count
+        work[count] = calls_in(lambda tape=tape, agent=agent: run_replayed(tape, agent, Wishes())) / count
     assert work[200] < 1.2 * work[20], work
 
 

@@ -33,9 +33,10 @@ from agentloupe.verbs.sessions import RecordOpener
 from agentloupe.words.errors import ConfigError, ForkRefused, ReplayRefused, ResumeRefused, StoreBusy
 from agentloupe.words.event import Draft, Event, Head
 from agentloupe.words.keeping import VALUES_DROPPED, dropped_values
-from agentloupe.words.run import Owner, Run
+from agentloupe.words.run import Run
 from tests.cli.driving import Command
 from tests.fork_support import Script
+from tests.support import Passing
 from tests.tapes import ask
 
 BOUND = 8
@@ -57,22 +58,19 @@ def command(capsys: pytest.CaptureFixture[str]) -> Command:
 # --- a store that is as slow as a test says ---------------------------------------------------------------------------
 
 
-class Slow:
+class Slow(Passing):
     """A store in memory of which it can be said when it is slow, and that counts who would have to wait for it."""
 
     def __init__(self, room: int = 3) -> None:
-        self.inner = MemoryStore()
+        super().__init__(MemoryStore())
         self.slow = False
         self.room, self._most = room, room
         self.waits = 0
         self.locked = False
         self.reminders: list[Callable[[], None]] = []
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.inner, name)
-
-    def start(self, run_id: str, new_fold: Any, *, owner: Owner, share: str | None = None) -> RunWriter:
-        return _SlowWriter(self, self.inner.start(run_id, new_fold, owner=owner, share=share))
+    def start(self, *args: Any, **options: Any) -> Any:
+        return _SlowWriter(self, self.inner.start(*args, **options))
 
     def wait(self) -> None:
         self.waits += self.slow
@@ -84,14 +82,10 @@ class Slow:
             self.reminders.pop(0)()
 
 
-class _SlowWriter:
+class _SlowWriter(Passing):
     def __init__(self, store: Slow, inner: RunWriter) -> None:
-        self.run_id, self.owner = inner.run_id, inner.owner
-        self.store, self.inner = store, inner
-
-    @property
-    def head(self) -> Head:
-        return self.inner.head
+        super().__init__(inner)
+        self.store = store
 
     def append(self, drafts: Sequence[Draft], bodies: Sequence[Body] = (), durability: Durability = "commit") -> None:
         self.store.wait()
@@ -110,9 +104,6 @@ class _SlowWriter:
         if self.store.locked:
             raise StoreBusy("in use by another process for too long")
         self.store.wait()
-
-    def close(self) -> None:
-        self.inner.close()
 
 
 def _settings(when_full: Any = "drop_bodies", **others: Any) -> Settings:

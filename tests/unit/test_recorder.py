@@ -24,9 +24,9 @@ from agentloupe.store import open_url
 from agentloupe.verbs.sessions import RecordOpener
 from agentloupe.words.call import Call
 from agentloupe.words.errors import EffectRefused, ReplayRefused, StoreError, StoreFull, Unrecordable
-from agentloupe.words.event import Draft, Event, Head
-from agentloupe.words.run import Owner, Run
-from tests.support import some_of
+from agentloupe.words.event import Draft, Event
+from agentloupe.words.run import Run
+from tests.support import Passing, some_of
 
 ran: list[str] = []
 
@@ -61,11 +61,11 @@ def ask(messages: Sequence[Any], answer: Any = "ok", choice: Any = None, **facts
     return ambient.call(call, lambda: {"choices": [{"message": message}]})
 
 
-class Faulty:
+class Faulty(Passing):
     """A store and its writers that fail from a given operation on, for so many operations."""
 
     def __init__(self, fail_from: int, count: int = 10_000, error: Exception | None = None) -> None:
-        self.inner = open_url("memory:")
+        super().__init__(open_url("memory:"))
         self.first, self.last = fail_from, fail_from + count
         self.error = error or StoreFull("no space left on the disk")
         self.operations = 0
@@ -75,22 +75,15 @@ class Faulty:
         if self.first <= self.operations < self.last:
             raise self.error
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.inner, name)
-
-    def start(self, run_id: str, new_fold: Any, *, owner: Owner, share: str | None = None) -> RunWriter:
+    def start(self, *args: Any, **options: Any) -> Any:
         self.turn()
-        return FaultyWriter(self, self.inner.start(run_id, new_fold, owner=owner, share=share))
+        return FaultyWriter(self, self.inner.start(*args, **options))
 
 
-class FaultyWriter:
+class FaultyWriter(Passing):
     def __init__(self, store: Faulty, inner: RunWriter) -> None:
-        self.run_id, self.owner = inner.run_id, inner.owner
-        self.store, self.inner = store, inner
-
-    @property
-    def head(self) -> Head:
-        return self.inner.head
+        super().__init__(inner)
+        self.store = store
 
     def append(self, drafts: Sequence[Draft], bodies: Sequence[Body] = (), durability: Durability = "commit") -> None:
         self.store.turn()
@@ -99,9 +92,6 @@ class FaultyWriter:
     def offer(self, drafts: Sequence[Draft], bodies: Sequence[Body] = ()) -> bool:
         self.store.turn()
         return self.inner.offer(drafts, bodies)
-
-    def remind(self, collect: Callable[[], None]) -> None:
-        self.inner.remind(collect)
 
     def flush(self) -> None:
         self.store.turn()

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from types import FrameType
 
 import pytest
 
@@ -13,28 +11,12 @@ from agentloupe.engine.tape import Tape
 from agentloupe.ports.recording import Recording
 from agentloupe.verbs.instrument import as_agent
 from agentloupe.verbs.replaying import Wishes, open_tape, run_replayed
+from tests.support import calls_in
 from tests.tapes import Program, Step, use
 
 
 def _steps(count: int) -> list[Step]:
     return [use("get", {"row": i}, id=i % 7) if i % 2 else Step("clock", "now", None, i) for i in range(count)]
-
-
-def _operations(work: Callable[[], object]) -> int:
-    """Function calls, of Python and of C, that some work takes."""
-    count = 0
-
-    def profile(frame: FrameType, event: str, _: object) -> None:
-        nonlocal count
-        count += event in ("call", "c_call")
-
-    before = sys.getprofile()
-    sys.setprofile(profile)
-    try:
-        work()
-    finally:
-        sys.setprofile(before)
-    return count
 
 
 def _counted(recording: Recording) -> tuple[Recording, list[int]]:
@@ -56,7 +38,7 @@ def test_operations_of_a_call_do_not_grow_with_the_run(asynchronous: bool) -> No
         assert isinstance(tape, Tape)
         agent = as_agent(program.agent, "program")
         run_replayed(tape, agent, Wishes())  # caches of the process are warm
-        work[count] = _operations(lambda tape=tape, agent=agent: run_replayed(tape, agent, Wishes())) / count
+        work[count] = calls_in(lambda tape=tape, agent=agent: run_replayed(tape, agent, Wishes())) / count
     assert work[500] < 1.1 * work[50], work
     assert work[1500] < 1.1 * work[50], work
 
