@@ -262,3 +262,31 @@ def test_the_time_line_is_zoomed_by_wheel_and_keys_and_follows_the_open_step(
     page.keyboard.type("1+1")
     expect(page.locator("input:focus")).to_have_value("1+1")
     expect(whole).to_have_count(0)
+
+
+def test_the_address_shows_the_part_of_the_time_line_that_its_sender_saw(
+    page: Page, server: Served, world: World
+) -> None:
+    server.show(page, f"/runs/{world.observed}?step=1")
+    steps = page.get_by_role("navigation", name="Steps")
+    axis, whole = steps.locator(".axis"), steps.get_by_role("button", name="Whole time line")
+    expect(axis).to_contain_text(re.compile(r"\d"))
+    before, entries = axis.inner_text(), page.evaluate("history.length")
+    page.keyboard.press("+")
+    page.keyboard.press("+")
+    page.wait_for_url(re.compile(r"[?&]range=[\d.]+\.\.[\d.]+(&|$)"))
+    assert page.evaluate("history.length") == entries
+    sent, seen = page.url, axis.inner_text()
+    assert seen != before
+    page.keyboard.press("0")
+    page.wait_for_url(lambda url: "range" not in url)
+    assert axis.inner_text() == before
+
+    last = re.sub(r"step=\d+", f"step={steps.locator('.wfr').count() - 1}", sent)
+    for address in (sent, last):  # a step that lies elsewhere does not move what was sent
+        page.goto(address)
+        expect(whole).to_be_visible()
+        assert axis.inner_text() == seen
+    page.goto(re.sub(r"range=[^&]*", "range=2..1", sent))
+    expect(axis).to_have_text(before, use_inner_text=True)
+    expect(whole).to_have_count(0)

@@ -1,4 +1,5 @@
 import { many, one, whole } from '../base/address';
+import { rangeText, readRange } from './waterfall';
 
 /**
  * What the addresses of the page say. Each reader names all its members, undefined ones too: what it left out the router
@@ -66,6 +67,8 @@ export interface RunSearch {
   readonly side?: 'tree' | undefined;
   readonly panel?: 'evidence' | undefined;
   readonly q?: string | undefined;
+  /** The part of the time line that is shown; see `rangeText`. */
+  readonly range?: string | undefined;
 }
 
 export function runSearch(raw: Raw): RunSearch {
@@ -75,6 +78,7 @@ export function runSearch(raw: Raw): RunSearch {
     side: among(['tree'], raw['side']),
     panel: among(['evidence'], raw['panel']),
     q: one(raw['q']),
+    range: rangeText(readRange(one(raw['range']))),
   };
 }
 

@@ -6,7 +6,21 @@ import { callsOf, cardFor, cutAbove, span as spanOf } from './cards';
 import { colourOf, slices } from './context';
 import { shortened, wordsApart } from './diff';
 import { columnAt, heights } from './minimap';
-import { axis, barOf, following, moved, outside, partOf, timeLine, WHOLE, zoomed } from './waterfall';
+import {
+  axis,
+  barOf,
+  following,
+  moved,
+  outside,
+  partOf,
+  rangeOf,
+  rangeText,
+  readRange,
+  timeLine,
+  WHOLE,
+  zoomed,
+  zoomOf,
+} from './waterfall';
 
 const span = (from: number, to: number | null) => ({
   started_at: new Date(from).toISOString(),
@@ -57,6 +71,33 @@ describe('the time line', () => {
     expect(moved({ left: 0.5, right: 0.75 }, -1)).toEqual({ left: 0.25, right: 0.5 });
   });
 
+  it('has a part in seconds of its run, which stays the same while the run goes on', () => {
+    const run = span(2000, null);
+    const [then, later] = [timeLine(run, undefined, 6000), timeLine(run, undefined, 10_000)];
+    const range = rangeOf({ left: 0.25, right: 0.5 }, then, run);
+    expect(range).toEqual({ from: 1, to: 2 });
+    expect(zoomOf(range, then, run)).toEqual({ left: 0.25, right: 0.5 });
+    expect(zoomOf(range, later, run)).toEqual({ left: 0.125, right: 0.25 });
+    const fork = timeLine(run, new Date(1000).toISOString(), 6000);
+    expect(rangeOf({ left: 0, right: 0.4 }, fork, run)).toEqual({ from: -1, to: 1 });
+    expect(rangeOf(WHOLE, then, run)).toBeUndefined();
+    expect(zoomOf(undefined, then, run)).toBe(WHOLE);
+    expect(zoomOf({ from: 7, to: 9 }, then, run)).toBe(WHOLE);
+    expect(zoomOf({ from: 3, to: 9 }, then, run)).toEqual({ left: 0.75, right: 1 });
+  });
+
+  it('tells a part by no more digits than can be seen', () => {
+    expect(rangeText(undefined)).toBeUndefined();
+    expect(rangeText({ from: 1, to: 2.5 })).toBe('1..2.5');
+    expect(rangeText({ from: -12.3456789, to: 987.654321 })).toBe('-12.3..987.7');
+    expect(rangeText({ from: 100, to: 20_100.4 })).toBe('100..20100');
+    expect(rangeText({ from: 61.123456789, to: 61.123567891 })).toBe('61.1234568..61.1235679');
+    expect(readRange('-12.3..987.7')).toEqual({ from: -12.3, to: 987.7 });
+    for (const bad of ['2..1', '1..1', '1', '..', '1..2..3', '1e9..2e9', 'NaN..1', '1...5', '']) {
+      expect(readRange(bad)).toBeUndefined();
+    }
+  });
+
   it('follows the open step out of the part that is shown', () => {
     const line = timeLine(span(0, 1000), undefined, 0);
     const part = { left: 0, right: 0.1 };
@@ -75,7 +116,8 @@ describe('addresses', () => {
       tab: 'raw',
       side: 'tree',
     });
-    expect(runSearch({ step: 'NaN', tab: 'nothing' })).toEqual({});
+    expect(runSearch({ step: 'NaN', tab: 'nothing', range: '2..1' })).toEqual({});
+    expect(runSearch({ range: '1.500000001..2' })).toEqual({ range: '1.5..2' });
     expect(forkSearch({ from: 'start' })).toEqual({ from: 'start' });
     expect(forkSearch({ from: '3' })).toEqual(forkSearch({ from: 3 }));
   });

@@ -73,6 +73,51 @@ export function outside(step: Timed, line: TimeLine): boolean {
   return (step.ended_at !== null && at(step.ended_at) < line.from) || at(step.started_at) > line.from + line.total;
 }
 
+/** A part in seconds from the beginning of its run: it stays the same part while the run goes on. */
+export interface Range {
+  readonly from: number;
+  readonly to: number;
+}
+
+/** A part in seconds; undefined for the whole. */
+export function rangeOf(zoom: Zoom, line: TimeLine, run: Timed): Range | undefined {
+  if (zoom.left <= 0 && zoom.right >= 1) return undefined;
+  const before = line.from - at(run.started_at);
+  return { from: (before + line.total * zoom.left) / 1000, to: (before + line.total * zoom.right) / 1000 };
+}
+
+/** The part that a range names, as far as the line has it; the whole where it has none of it. */
+export function zoomOf(range: Range | undefined, line: TimeLine, run: Timed): Zoom {
+  if (range === undefined) return WHOLE;
+  const share = (seconds: number) => (seconds * 1000 + at(run.started_at) - line.from) / line.total;
+  const [left, right] = [Math.max(0, share(range.from)), Math.min(1, share(range.to))];
+  return left < right ? inside(left, Math.max(CLOSEST, right - left)) : WHOLE;
+}
+
+/** Three digits or four of its width: less than what one pixel shows. */
+const DIGITS = 3;
+const MOST_DIGITS = 9;
+const RANGE = /^(-?\d{1,9}(?:\.\d{1,9})?)\.\.(-?\d{1,9}(?:\.\d{1,9})?)$/;
+
+/** A range as a short text, rounded: `1.25..3.5`. */
+export function rangeText(range: Range | undefined): string | undefined {
+  if (range === undefined) return undefined;
+  const digits = Math.min(MOST_DIGITS, Math.max(0, DIGITS - Math.floor(Math.log10(range.to - range.from))));
+  const short = (seconds: number) =>
+    seconds
+      .toFixed(digits)
+      .replace(/(\.\d*?)0+$/, '$1')
+      .replace(/\.$/, '');
+  return `${short(range.from)}..${short(range.to)}`;
+}
+
+/** What such a text names; undefined where it is none. */
+export function readRange(text: string | undefined): Range | undefined {
+  const [, from, to] = RANGE.exec(text ?? '') ?? [];
+  const range = { from: Number(from), to: Number(to) };
+  return range.from < range.to ? range : undefined;
+}
+
 /** Where a step lies; one that is still open reaches to the end. */
 export function barOf(step: Timed, line: TimeLine): Bar {
   const left = clamp((at(step.started_at) - line.from) / line.total);

@@ -71,7 +71,9 @@ function Loaded({ run }: { readonly run: RunDetail }) {
   const total = steps.total ?? run.steps;
   const step = search.step ?? firstOpened(run);
   const go = (to: number) => change({ step: Math.max(0, Math.min(total - 1, to)) });
-  const sibling = (by: number) => siblingOf(run, by, id => void navigate({ to: '/runs/$id', params: { id }, search }));
+  const beside = { ...search, range: undefined };
+  const sibling = (by: number) =>
+    siblingOf(run, by, id => void navigate({ to: '/runs/$id', params: { id }, search: beside }));
   useKeys({
     j: () => go(step + 1),
     k: () => go(step - 1),
@@ -100,6 +102,7 @@ function Loaded({ run }: { readonly run: RunDetail }) {
     };
   }, [run.name]);
   const pick = useCallback((to: number) => change({ step: to }), [change]);
+  const zoom = useCallback((range: string | undefined) => change({ range }), [change]);
   return (
     <>
       <FindInRun run={run} text={search.q ?? ''} onText={q => change({ q })} onStep={pick} />
@@ -112,8 +115,10 @@ function Loaded({ run }: { readonly run: RunDetail }) {
           steps={steps}
           step={step}
           side={search.side}
+          range={search.range}
           onStep={pick}
           onSide={side => change({ side })}
+          onRange={zoom}
         />
         <Transcript
           key={run.id}

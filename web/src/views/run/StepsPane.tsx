@@ -10,11 +10,15 @@ import {
   following,
   moved,
   partOf,
+  rangeOf,
+  rangeText,
+  readRange,
   type TimeLine,
   timeLine,
   WHOLE,
   type Zoom,
   zoomed,
+  zoomOf,
 } from '../../model/waterfall';
 import { Seg } from '../../widgets/controls';
 import { Axis, Bar, ROW, Signs, StepRow } from '../../widgets/Waterfall';
@@ -26,12 +30,15 @@ interface StepsPaneProps {
   readonly steps: Pages<StepHeader>;
   readonly step: number;
   readonly side: 'tree' | undefined;
+  /** The part of the time line that the address names. */
+  readonly range: string | undefined;
   readonly onStep: (step: number) => void;
   readonly onSide: (side: 'tree' | undefined) => void;
+  readonly onRange: (range: string | undefined) => void;
 }
 
 /** All steps of a run, one row each, on a time line or as a tree; in step with the transcript. */
-export function StepsPane({ run, steps, step, side, onStep, onSide }: StepsPaneProps) {
+export function StepsPane({ run, steps, step, side, range, onStep, onSide, onRange }: StepsPaneProps) {
   const { t, language } = useWords();
   const pane = useRef<HTMLElement>(null);
   const list = useRef<HTMLDivElement>(null);
@@ -51,7 +58,10 @@ export function StepsPane({ run, steps, step, side, onStep, onSide }: StepsPaneP
   useEffect(() => rows.scrollToIndex(step, { align: 'auto' }), [rows, step]);
   const fork = run.forked_from_step !== null;
   const whole = timeLine(run, useFirstStep(steps), Date.now());
-  const [zoom, setZoom] = useZoom(list, whole, side === 'tree' ? undefined : steps.at(step));
+  const [part, setPart] = useAddressed(range, onRange);
+  const zoom = zoomOf(part, whole, run);
+  const change = (to: (zoom: Zoom) => Zoom) => setPart(before => rangeOf(to(zoomOf(before, whole, run)), whole, run));
+  useZooming(list, change, zoom, whole, side === 'tree' ? undefined : steps.at(step));
   const line = partOf(whole, zoom);
   return (
     <nav className="pane wf" aria-label={t('run.steps')} ref={pane}>
@@ -68,7 +78,7 @@ export function StepsPane({ run, steps, step, side, onStep, onSide }: StepsPaneP
         {zoom === WHOLE || side === 'tree' ? (
           <span className="hide-n">{duration(run.seconds, language)}</span>
         ) : (
-          <button type="button" className="btn s q" onClick={() => setZoom(WHOLE)} title={t('run.zoom.say')}>
+          <button type="button" className="btn s q" onClick={() => change(() => WHOLE)} title={t('run.zoom.say')}>
             {t('run.zoom.whole')}
           </button>
         )}
@@ -108,18 +118,47 @@ export function StepsPane({ run, steps, step, side, onStep, onSide }: StepsPaneP
   );
 }
 
-/** The part of the time line that is shown: wheel with Ctrl around the mouse, wheel with Shift aside, `+`, `-` and `0`. */
-function useZoom(
-  list: RefObject<HTMLDivElement | null>,
-  whole: TimeLine,
-  step: StepHeader | undefined,
-): readonly [Zoom, (zoom: Zoom) => void] {
-  const [zoom, set] = useState(WHOLE);
-  const line = useRef(whole);
-  line.current = whole;
+/** Milliseconds that a part has to stay before the address names it: browsers refuse addresses that change at every turn. */
+const SETTLED = 250;
+
+/** The part of the time line that is shown; the address names it, and another address another one. */
+function useAddressed(asked: string | undefined, tell: (range: string | undefined) => void) {
+  const [part, set] = useState(() => readRange(asked));
+  const told = useRef(asked);
   useEffect(() => {
-    if (step) set(zoom => following(zoom, step, line.current));
-  }, [step]);
+    if (asked === told.current) return;
+    told.current = asked;
+    set(readRange(asked));
+  }, [asked]);
+  useEffect(() => {
+    const text = rangeText(part);
+    if (text === told.current) return;
+    const settled = setTimeout(() => {
+      told.current = text;
+      tell(text);
+    }, SETTLED);
+    return () => clearTimeout(settled);
+  }, [part, tell]);
+  return [part, set] as const;
+}
+
+/** What changes the part: wheel with Ctrl around the mouse, wheel with Shift aside, `+`, `-` and `0`, and another open step. */
+function useZooming(
+  list: RefObject<HTMLDivElement | null>,
+  change: (to: (zoom: Zoom) => Zoom) => void,
+  zoom: Zoom,
+  line: TimeLine,
+  step: StepHeader | undefined,
+): void {
+  const changed = useRef(change);
+  changed.current = change;
+  const followed = useRef<number>(undefined);
+  useEffect(() => {
+    if (!step || step.idx === followed.current) return;
+    // The step that the page begins with may lie outside of what its address shows.
+    if (followed.current !== undefined) changed.current(zoom => following(zoom, step, line));
+    followed.current = step.idx;
+  });
   useEffect(() => {
     const rows = list.current;
     const turned = (event: WheelEvent) => {
@@ -128,17 +167,16 @@ function useZoom(
       if (!place || !(event.ctrlKey || event.metaKey || aside)) return;
       event.preventDefault();
       const around = Math.min(1, Math.max(0, (event.clientX - place.left) / Math.max(1, place.width)));
-      set(zoom => (aside ? moved(zoom, aside / 1000) : zoomed(zoom, 1.002 ** event.deltaY, around)));
+      changed.current(zoom => (aside ? moved(zoom, aside / 1000) : zoomed(zoom, 1.002 ** event.deltaY, around)));
     };
     rows?.addEventListener('wheel', turned, { passive: false });
     return () => rows?.removeEventListener('wheel', turned);
   }, [list]);
   const by = (factor: number) => {
-    const bar = step && barOf(step, partOf(line.current, zoom));
-    set(zoom => zoomed(zoom, factor, bar ? Math.min(1, bar.left + bar.width / 2) : 0.5));
+    const bar = step && barOf(step, partOf(line, zoom));
+    change(zoom => zoomed(zoom, factor, bar ? Math.min(1, bar.left + bar.width / 2) : 0.5));
   };
-  useKeys({ '+': () => by(0.5), '=': () => by(0.5), '-': () => by(2), '0': () => set(WHOLE) });
-  return [zoom, set];
+  useKeys({ '+': () => by(0.5), '=': () => by(0.5), '-': () => by(2), '0': () => change(() => WHOLE) });
 }
 
 /** When the first step began; its page is not always in view. */
