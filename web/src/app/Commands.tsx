@@ -7,6 +7,7 @@ import type { Reader } from '../base/reader';
 import { LANGUAGES, type Language, useWords } from '../base/words';
 import { Dialog } from '../widgets/controls';
 import { RunText } from '../widgets/text';
+import { PLACES } from './places';
 
 interface Choice {
   readonly id: string;
@@ -21,15 +22,6 @@ interface CommandsProps {
   readonly onClose: () => void;
 }
 
-const PLACES = [
-  ['/runs', 'nav.runs'],
-  ['/compare', 'nav.compare'],
-  ['/lineage', 'nav.lineage'],
-  ['/replays', 'nav.replays'],
-  ['/jobs', 'nav.jobs'],
-  ['/effects', 'nav.effects'],
-  ['/settings', 'nav.settings'],
-] as const;
 const RUNS = 8;
 
 /** Go anywhere and do anything of the page by typing a part of its name; runs are found by name and id. */

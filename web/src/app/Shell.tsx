@@ -4,25 +4,16 @@ import { useEffect, useMemo, useState } from 'react';
 import { useSilence } from '../api/connection';
 import { moment } from '../base/format';
 import { SingleKeys, useKeys } from '../base/keys';
-import { type Reader, ReaderContext, type Theme, useReader } from '../base/reader';
-import { LANGUAGES, type Language, SpeechContext, speaker, useWords } from '../base/words';
-import { Seg } from '../widgets/controls';
+import { type Reader, ReaderContext, useReader } from '../base/reader';
+import { SpeechContext, speaker, useWords } from '../base/words';
+import { LanguageChoice, ThemeChoice } from '../widgets/chosen';
 import { Mark } from '../widgets/Icon';
 import { SlotsContext } from '../widgets/slots';
 import { Catcher, Strip } from '../widgets/states';
 import { AllKeys } from './AllKeys';
 import { Commands } from './Commands';
 import { Older } from './Older';
-
-const PLACES = [
-  ['/runs', 'nav.runs'],
-  ['/compare', 'nav.compare'],
-  ['/lineage', 'nav.lineage'],
-  ['/replays', 'nav.replays'],
-  ['/jobs', 'nav.jobs'],
-  ['/effects', 'nav.effects'],
-  ['/settings', 'nav.settings'],
-] as const;
+import { PLACES } from './places';
 
 /** The frame of every page: top bar, what is wrong with the connection, the view, the foot. */
 export function Shell() {
@@ -70,7 +61,8 @@ function Frame({ reader }: { readonly reader: Reader }) {
         <span className="grow" />
         <span className="note hide-n nw">{t('app.local')}</span>
         <div ref={setFinder} />
-        <Choices reader={reader} />
+        <LanguageChoice reader={reader} />
+        <ThemeChoice reader={reader} />
       </header>
       <Connection />
       <Older />
@@ -83,30 +75,6 @@ function Frame({ reader }: { readonly reader: Reader }) {
       {commandsShown && <Commands reader={reader} onKeys={() => showKeys(true)} onClose={() => showCommands(false)} />}
       {keysShown && <AllKeys reader={reader} onClose={() => showKeys(false)} />}
     </SlotsContext>
-  );
-}
-
-function Choices({ reader }: { readonly reader: Reader }) {
-  const { t } = useWords();
-  const languages = Object.entries(LANGUAGES) as [Language, { name: string }][];
-  return (
-    <>
-      <Seg<Language>
-        label={t('app.language')}
-        value={reader.language}
-        choices={languages.map(([value, { name }]) => ({ value, label: name, lang: value }))}
-        onChoose={reader.chooseLanguage}
-      />
-      <Seg<Theme>
-        label={t('app.theme')}
-        value={reader.theme}
-        choices={[
-          { value: 'light', label: t('app.light') },
-          { value: 'dark', label: t('app.dark') },
-        ]}
-        onChoose={reader.chooseTheme}
-      />
-    </>
   );
 }
 

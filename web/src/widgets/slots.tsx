@@ -1,3 +1,4 @@
+import { useNavigate } from '@tanstack/react-router';
 import { createContext, type ReactNode, useContext, useEffect, useRef, useState } from 'react';
 import { createPortal } from 'react-dom';
 import { type Hint, useKeys } from '../base/keys';
@@ -88,4 +89,11 @@ export function Finder({ label, value, onFind, onType }: FinderProps) {
     </form>,
     finder,
   );
+}
+
+/** The same on a page that lists no runs: it finds them in their list. */
+export function FindRuns() {
+  const { t } = useWords();
+  const navigate = useNavigate();
+  return <Finder label={t('app.find')} value="" onFind={q => void navigate({ to: '/runs', search: { q } })} />;
 }

@@ -14,7 +14,7 @@ import { type Miss, meaningOf, missesOf } from '../../model/meaning';
 import { changedPlaces } from '../../model/overrides';
 import { Seg } from '../../widgets/controls';
 import { Icon } from '../../widgets/Icon';
-import { Finder, Foot } from '../../widgets/slots';
+import { FindRuns, Foot } from '../../widgets/slots';
 import { Failure, Loading, Strip } from '../../widgets/states';
 import { Tag } from '../../widgets/tags';
 import { Kbd, RunText } from '../../widgets/text';
@@ -39,18 +39,16 @@ const HINTS: readonly Hint[] = [
 export function ComparePage() {
   const { t } = useWords();
   const { a, b, only } = route.useSearch();
-  const navigate = route.useNavigate();
   const chosen = a !== undefined && b !== undefined;
   const head = useQuery({
     queryKey: ['compare', a, b],
     queryFn: ({ signal }) => get<Compared>(address('/api/compare', { a, b, only: 'differences', limit: 1000 }), signal),
     enabled: chosen,
   });
-  const finder = <Finder label={t('app.find')} value="" onFind={q => void navigate({ to: '/runs', search: { q } })} />;
   if (!chosen || !head.data) {
     return (
       <main className="page">
-        {finder}
+        <FindRuns />
         <h1 className="vh">{t('compare.title')}</h1>
         {!chosen && <p className="state">{t('compare.choose')}</p>}
         {head.isError && <Failure error={head.error} again={() => void head.refetch()} />}
@@ -61,7 +59,7 @@ export function ComparePage() {
   }
   return (
     <>
-      {finder}
+      <FindRuns />
       <Loaded a={a} b={b} only={only === 'differences'} head={head.data.header} differing={head.data.items} />
     </>
   );

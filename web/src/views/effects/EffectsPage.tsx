@@ -9,7 +9,7 @@ import { type Hint, useKeys } from '../../base/keys';
 import { useWords } from '../../base/words';
 import { Chip } from '../../widgets/controls';
 import { Icon } from '../../widgets/Icon';
-import { Finder, Foot } from '../../widgets/slots';
+import { FindRuns, Foot } from '../../widgets/slots';
 import { Failure, Loading } from '../../widgets/states';
 import { Copy, RunText, Unknown } from '../../widgets/text';
 import { Settle } from './Settle';
@@ -55,7 +55,7 @@ export function EffectsPage() {
   });
   return (
     <main className="page">
-      <Finder label={t('app.find')} value="" onFind={q => void navigate({ to: '/runs', search: { q } })} />
+      <FindRuns />
       <div className="hd">
         <div className="row wrap">
           <h1>{t('effects.title')}</h1>

@@ -11,7 +11,7 @@ import { plain } from '../../base/visible';
 import { useWords } from '../../base/words';
 import type { EventsSearch } from '../../model/addresses';
 import { Chip, Item, Menu } from '../../widgets/controls';
-import { Finder, Foot } from '../../widgets/slots';
+import { FindRuns, Foot } from '../../widgets/slots';
 import { Failure, Loading } from '../../widgets/states';
 import { Copy, RunText } from '../../widgets/text';
 import { EventAside } from './EventAside';
@@ -65,7 +65,7 @@ function Loaded({ run }: { readonly run: RunDetail }) {
   useKeys({ Escape: back });
   return (
     <main className="evpage">
-      <Finder label={t('app.find')} value="" onFind={q => void navigate({ to: '/runs', search: { q } })} />
+      <FindRuns />
       <div className="hd">
         <div className="row">
           <span className="crumb ell">

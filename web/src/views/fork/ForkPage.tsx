@@ -10,7 +10,7 @@ import { useWords } from '../../base/words';
 import { whyIn } from '../../base/words/said';
 import { type Draft, EMPTY } from '../../model/draft';
 import { CutLine } from '../../widgets/controls';
-import { Finder, Foot } from '../../widgets/slots';
+import { FindRuns, Foot } from '../../widgets/slots';
 import { Failure, Loading, Strip } from '../../widgets/states';
 import { RunText } from '../../widgets/text';
 import { Aside } from './Aside';
@@ -114,7 +114,7 @@ function Panel({ run, dialog }: PanelProps) {
   });
   return (
     <>
-      <Finder label={t('app.find')} value="" onFind={q => void navigate({ to: '/runs', search: { q } })} />
+      <FindRuns />
       <section className="hd" aria-label={title}>
         <div className="row">
           <span className="crumb ell">

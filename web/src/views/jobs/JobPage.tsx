@@ -1,5 +1,5 @@
 import { useQuery, useQueryClient } from '@tanstack/react-query';
-import { getRouteApi, Link, useNavigate } from '@tanstack/react-router';
+import { getRouteApi, Link } from '@tanstack/react-router';
 import { get, path } from '../../api/client';
 import { useStream } from '../../api/stream';
 import type { Job } from '../../api/types';
@@ -7,7 +7,7 @@ import { duration, moment, zone } from '../../base/format';
 import type { Hint } from '../../base/keys';
 import { useWords } from '../../base/words';
 import { isGoing, JobCard } from '../../widgets/JobCard';
-import { Finder, Foot } from '../../widgets/slots';
+import { FindRuns, Foot } from '../../widgets/slots';
 import { Failure, Loading } from '../../widgets/states';
 import { RunText } from '../../widgets/text';
 import { Links } from './Links';
@@ -19,7 +19,6 @@ const HINTS: readonly Hint[] = [{ keys: ['?'], does: 'key.all' }];
 export function JobPage() {
   const { t } = useWords();
   const { id } = route.useParams();
-  const navigate = useNavigate();
   const queries = useQueryClient();
   const found = useQuery({ queryKey: ['job', id], queryFn: ({ signal }) => get<Job>(path`/api/jobs/${id}`, signal) });
   useStream(found.data && isGoing(found.data) ? path`/api/jobs/${id}/stream` : null, {
@@ -33,7 +32,7 @@ export function JobPage() {
   const job = found.data;
   return (
     <main className="page">
-      <Finder label={t('app.find')} value="" onFind={q => void navigate({ to: '/runs', search: { q } })} />
+      <FindRuns />
       <div className="hd">
         <div className="row">
           <span className="crumb ell">

@@ -9,7 +9,7 @@ import { useWords } from '../../base/words';
 import { JOB_STATUSES, type JobsSearch } from '../../model/addresses';
 import { Item, Menu, Turning } from '../../widgets/controls';
 import { JobCard } from '../../widgets/JobCard';
-import { Finder, Foot } from '../../widgets/slots';
+import { FindRuns, Foot } from '../../widgets/slots';
 import { Failure, Loading } from '../../widgets/states';
 import { Links } from './Links';
 
@@ -41,7 +41,7 @@ export function JobsPage() {
   useKeys({ n: () => turn(first + LIMIT), p: () => turn(Math.max(0, first - LIMIT)) });
   return (
     <main className="page">
-      <Finder label={t('app.find')} value="" onFind={q => void navigate({ to: '/runs', search: { q } })} />
+      <FindRuns />
       <div className="hd">
         <div className="row">
           <h1>{t('job.title')}</h1>

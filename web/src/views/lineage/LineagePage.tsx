@@ -9,7 +9,7 @@ import { type Hint, useKeys } from '../../base/keys';
 import { useWords } from '../../base/words';
 import { descent, type Relative } from '../../model/family';
 import { changedPlaces } from '../../model/overrides';
-import { Finder, Foot } from '../../widgets/slots';
+import { FindRuns, Foot } from '../../widgets/slots';
 import { Failure, Loading } from '../../widgets/states';
 import { Status, Tag } from '../../widgets/tags';
 import { Count, RunText, Unknown } from '../../widgets/text';
@@ -26,7 +26,6 @@ const HINTS: readonly Hint[] = [
 export function LineagePage() {
   const { t } = useWords();
   const { run } = route.useSearch();
-  const navigate = route.useNavigate();
   const found = useQuery({
     queryKey: ['lineage', run],
     queryFn: ({ signal }) => get<Family>(path`/api/runs/${run ?? ''}/lineage`, signal),
@@ -34,7 +33,7 @@ export function LineagePage() {
   });
   return (
     <main className="page">
-      <Finder label={t('app.find')} value="" onFind={q => void navigate({ to: '/runs', search: { q } })} />
+      <FindRuns />
       {!found.data && <h1 className="vh">{t('lineage.title')}</h1>}
       {run === undefined && (
         <div className="state">

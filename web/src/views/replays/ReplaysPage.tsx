@@ -7,7 +7,7 @@ import { type Hint, useKeys } from '../../base/keys';
 import { useWords } from '../../base/words';
 import { fates, reportIn } from '../../model/report';
 import { Turning } from '../../widgets/controls';
-import { Finder, Foot } from '../../widgets/slots';
+import { FindRuns, Foot } from '../../widgets/slots';
 import { Failure, Loading } from '../../widgets/states';
 import { RunText, Unknown } from '../../widgets/text';
 import { Start } from './Start';
@@ -39,7 +39,7 @@ export function ReplaysPage() {
   useKeys({ n: () => turn(first + LIMIT), p: () => turn(Math.max(0, first - LIMIT)) });
   return (
     <main className="page">
-      <Finder label={t('app.find')} value="" onFind={q => void navigate({ to: '/runs', search: { q } })} />
+      <FindRuns />
       <div className="hd">
         <div className="row">
           <h1>{t('replay.title')}</h1>

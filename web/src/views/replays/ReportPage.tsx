@@ -10,7 +10,7 @@ import { sentenceIn } from '../../base/words/said';
 import { expectedOf } from '../../model/expected';
 import { quoted } from '../../model/jobs';
 import { type ReplayReport, reportIn } from '../../model/report';
-import { Finder, Foot } from '../../widgets/slots';
+import { FindRuns, Foot } from '../../widgets/slots';
 import { Failure, Loading, Strip } from '../../widgets/states';
 import { Badge } from '../../widgets/tags';
 import { Aside } from './Aside';
@@ -26,7 +26,6 @@ const route = getRouteApi('/replays/$id');
 export function ReportPage() {
   const { t } = useWords();
   const { id } = route.useParams();
-  const navigate = useNavigate();
   const found = useQuery({
     queryKey: ['reports', 'one', id],
     queryFn: ({ signal }) => get<ReportDetail>(path`/api/reports/${id}`, signal),
@@ -34,7 +33,7 @@ export function ReportPage() {
   const report = reportIn(found.data?.report);
   return (
     <main className="page">
-      <Finder label={t('app.find')} value="" onFind={q => void navigate({ to: '/runs', search: { q } })} />
+      <FindRuns />
       {!found.data && <h1 className="vh">{t('replay.title')}</h1>}
       {found.isError && <Failure error={found.error} again={() => void found.refetch()} />}
       {found.isPending && <Loading what={id} rows={10} />}

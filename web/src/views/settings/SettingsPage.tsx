@@ -1,10 +1,9 @@
 import { useQuery } from '@tanstack/react-query';
-import { useNavigate } from '@tanstack/react-router';
 import { get } from '../../api/client';
 import type { About, Settings, Workers } from '../../api/types';
 import type { Hint } from '../../base/keys';
 import { useWords } from '../../base/words';
-import { Finder, Foot } from '../../widgets/slots';
+import { FindRuns, Foot } from '../../widgets/slots';
 import { Failure, Loading, Strip } from '../../widgets/states';
 import { Tag } from '../../widgets/tags';
 import { Command, Count } from '../../widgets/text';
@@ -19,7 +18,6 @@ const HINTS: readonly Hint[] = [{ keys: ['?'], does: 'key.all' }];
 /** What is set, and where each setting comes from. Keys are never shown, only the names of the variables that hold them. */
 export function SettingsPage() {
   const { t } = useWords();
-  const navigate = useNavigate();
   const found = useQuery({
     queryKey: ['settings'],
     queryFn: ({ signal }) => get<Settings>('/api/settings', signal),
@@ -27,7 +25,7 @@ export function SettingsPage() {
   const problem = found.data && (found.data.problem ?? found.data.model.problem);
   return (
     <main className="page">
-      <Finder label={t('app.find')} value="" onFind={q => void navigate({ to: '/runs', search: { q } })} />
+      <FindRuns />
       <div className="hd">
         <div className="row">
           <h1>{t('settings.title')}</h1>

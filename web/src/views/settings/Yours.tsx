@@ -1,36 +1,22 @@
-import { type Theme, useChoices } from '../../base/reader';
-import { LANGUAGES, type Language, useWords } from '../../base/words';
-import { Seg } from '../../widgets/controls';
+import { useChoices } from '../../base/reader';
+import { useWords } from '../../base/words';
+import { LanguageChoice, ThemeChoice } from '../../widgets/chosen';
 
 /** What a reader chooses for this browser alone: language, theme, single keys. */
 export function Yours() {
   const { t } = useWords();
   const reader = useChoices();
-  const languages = Object.entries(LANGUAGES) as [Language, { name: string }][];
   return (
     <section className="box">
       <h2>{t('setup.yours')}</h2>
       <dl className="kv">
         <dt>{t('app.language')}</dt>
         <dd>
-          <Seg<Language>
-            label={t('app.language')}
-            value={reader.language}
-            choices={languages.map(([value, { name }]) => ({ value, label: name, lang: value }))}
-            onChoose={reader.chooseLanguage}
-          />
+          <LanguageChoice reader={reader} />
         </dd>
         <dt>{t('app.theme')}</dt>
         <dd>
-          <Seg<Theme>
-            label={t('app.theme')}
-            value={reader.theme}
-            choices={[
-              { value: 'light', label: t('app.light') },
-              { value: 'dark', label: t('app.dark') },
-            ]}
-            onChoose={reader.chooseTheme}
-          />
+          <ThemeChoice reader={reader} />
         </dd>
         <dt>{t('setup.keys')}</dt>
         <dd>

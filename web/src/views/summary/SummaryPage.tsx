@@ -8,7 +8,7 @@ import { jsonText } from '../../base/json';
 import { type Hint, useKeys } from '../../base/keys';
 import { useWords } from '../../base/words';
 import { armOf, arms } from '../../model/arms';
-import { Finder, Foot } from '../../widgets/slots';
+import { FindRuns, Foot } from '../../widgets/slots';
 import { Failure, Loading, Strip } from '../../widgets/states';
 import { SourceCount, Status } from '../../widgets/tags';
 import { Count, RunText, Unknown } from '../../widgets/text';
@@ -38,7 +38,7 @@ export function SummaryPage() {
   });
   return (
     <main className="page">
-      <Finder label={t('app.find')} value="" onFind={q => void navigate({ to: '/runs', search: { q } })} />
+      <FindRuns />
       {!found.data && <h1 className="vh">{t('summary.title', { n: runs.length })}</h1>}
       {runs.length === 0 && <p className="state">{t('summary.choose')}</p>}
       {found.isError && <Failure error={found.error} again={() => void found.refetch()} />}
