@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any, TypeVar, cast
 
-from agentloupe.ports.codecs import exceptions, http, models, objects, requests_http, scalars, values
+from agentloupe.ports.codecs import arrays, exceptions, http, models, objects, requests_http, scalars, values
 from agentloupe.ports.codecs.classes import type_name
 from agentloupe.ports.codecs.exceptions import error_line
 from agentloupe.ports.codecs.missing import attributes_if_recorded
@@ -137,6 +137,8 @@ def register_type(
 def _read_custom(wire: Json, value: Value) -> object:
     name, inside = only(wire, str, object)
     known = _registered.get(name)
+    if known is None and name in (arrays.ARRAY, arrays.NUMBER):
+        return arrays.read(name, inside, value)
     if known is None:
         raise NotRebuildable(f"the type {name} is not registered here", hint="call agentloupe.register_type first")
     if known.from_json is not None:
@@ -152,9 +154,9 @@ def _read_unrecordable(wire: Json, _: Value) -> object:
     raise NotRebuildable(f"a value of type {kind} at {path} was not recordable")
 
 
-add_reader("$custom", _read_custom)
 add_reader("$unrecordable", _read_unrecordable)
 for _codecs in (
+    arrays,
     scalars,
     models,
     exceptions,
@@ -164,3 +166,4 @@ for _codecs in (
     objects,
 ):  # the last takes what looks like a builtin
     _codecs.add_codecs()
+add_reader("$custom", _read_custom)  # also what `arrays` writes

@@ -19,7 +19,7 @@
 | `$exception` | class, args, attrs, state, message, cause, context, notes, members |
 | `$http_request`, `$http_response`, `$http_value` (library, class, value) | of httpx or httpx2; values also of yarl and multidict |
 | `$requests_request`, `$requests_response` | of requests |
-| `$custom` (name, value) | a registered type |
+| `$custom` (name, value) | a registered type; `numpy.array` and `numpy.number` (type, shape, items) |
 | `$up` (levels) | the value itself, met again inside of itself, so many levels further out (0: what holds this) |
 | `$unrecordable` (type, path) | what could not be recorded |
 
