@@ -9,31 +9,25 @@ There is no guessing by entropy: a digest, an id or an image looks like chance t
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 
 __all__ = [
-    "BUILT_IN",
     "COOKIES",
-    "FIRST_WORDS",
     "ID_LIKE",
+    "ROOTS",
+    "SHAPES",
+    "TOKEN_NEEDLES",
     "UNTOUCHED",
-    "UNTYPED",
     "Look",
     "Shape",
+    "Words",
     "cookie_text",
     "field_rule",
     "is_header",
     "mark",
-    "words_in",
     "words_of",
 ]
-
-BUILT_IN = "loupe-s2"
-"""Name of the built-in rule set; a change that removes more or less gets another name."""
-
-UNTYPED = frozenset({"loupe-s1"})
-"""Older sets, which removed the type of a value under a secret name together with what it says."""
 
 UNTOUCHED = frozenset(
     {
@@ -174,9 +168,10 @@ class Shape:
         chars: and only if one of these characters occurs in it.
         value: the value behind a match, looked for only where the name is one of a secret, so that a text of nothing but
             names is not read to its end for each.
+        near: and only if this is found in its lower-case form, which is quicker than the pattern.
     """
 
-    __slots__ = ("chars", "fold", "needles", "pattern", "rule", "value", "when")
+    __slots__ = ("chars", "fold", "near", "needles", "pattern", "rule", "value", "when")
 
     def __init__(
         self,
@@ -189,6 +184,7 @@ class Shape:
         when: Callable[[re.Match[str]], str | None] | None = None,
         chars: str = "",
         value: str = "",
+        near: str = "",
     ) -> None:
         self.rule = rule
         self.needles = needles
@@ -197,6 +193,7 @@ class Shape:
         self.when = when
         self.chars = chars
         self.value = re.compile(value) if value else None
+        self.near = re.compile(near) if near else None
 
     @property
     def takes_all(self) -> bool:
@@ -205,6 +202,8 @@ class Shape:
 
     def apply(self, text: str) -> str:
         """The text without what this shape finds."""
+        if self.near is not None and self.near.search(text.lower()) is None:
+            return text
         if self.value is not None:
             return self._apply_by_name(text, self.value)
         if self.when is None:
@@ -241,55 +240,77 @@ class Shape:
         return match[0][:start] + put + match[0][end:]
 
 
-class Look:
-    """Which of some shapes could find something in a text, told by their needles only: quick, since most texts hold none.
+class Words:
+    """Which of many words stand in a text: quick, since most texts hold none.
 
-    Needles are sought by their rarest character first, and each character and needle once for all shapes.
+    They are sought by their rarest character first. Of many with the same one, those are sought whose two characters before it
+    stand before one in the text.
     """
+
+    __slots__ = ("_groups",)
+
+    def __init__(self, words: Iterable[str]) -> None:
+        by_char: dict[str, list[str]] = {}
+        for word in dict.fromkeys(words):
+            by_char.setdefault(min(word, key=_RARE.find) if word else "", []).append(word)
+        self._groups = tuple((char, *_by_lead(char, of)) for char, of in by_char.items())
+
+    def within(self, text: str) -> list[str]:
+        """Those that stand in a text; the empty one stands in all."""
+        found: list[str] = []
+        for char, plain, by_lead in self._groups:
+            if char in text:
+                found += [word for word in plain if word in text]
+                if by_lead:
+                    for lead in by_lead.keys() & {part[-2:] for part in text.split(char)}:
+                        found += [word for word in by_lead[lead] if word in text]
+        return found
+
+
+_FEW = 4
+
+
+def _by_lead(char: str, words: list[str]) -> tuple[list[str], dict[str, list[str]]]:
+    """Words that are sought one by one, and the others by the two characters before the last `char` in them."""
+    if len(words) <= _FEW:
+        return words, {}
+    plain: list[str] = []
+    by_lead: dict[str, list[str]] = {}
+    for word in words:
+        lead = word[: word.rindex(char)][-2:]
+        if len(lead) < 2 or char in lead:
+            plain.append(word)
+        else:
+            by_lead.setdefault(lead, []).append(word)
+    return plain, by_lead
+
+
+class Look:
+    """Which of some shapes could find something in a text, told by their needles only. Each is sought once for all shapes."""
 
     __slots__ = ("_tables",)
 
     def __init__(self, shapes: Sequence[Shape]) -> None:
-        kinds = dict.fromkeys((shape.chars, shape.fold) for shape in shapes)
-        self._tables = tuple((*kind, _by_rarest(shapes, kind)) for kind in kinds)
+        tables: dict[tuple[str, bool], dict[str, int]] = {}
+        for at, shape in enumerate(shapes):
+            bits = tables.setdefault((shape.chars, shape.fold), {})
+            for needle in shape.needles:
+                bits[needle] = bits.get(needle, 0) | 1 << at
+        self._tables = tuple((*kind, Words(bits), bits) for kind, bits in tables.items())
 
     def at(self, text: str) -> int:
         """The shapes to try, as bits by their place."""
         found, low = 0, text.lower()
-        for chars, fold, needles in self._tables:
+        for chars, fold, words, bits in self._tables:
             for char in chars:
                 if char in text:
                     break
             else:
                 if chars:
                     continue
-            found |= _found(needles, low if fold else text)
+            for word in words.within(low if fold else text):
+                found |= bits[word]
         return found
-
-
-_Needles = tuple[tuple[str, tuple[tuple[str, int], ...]], ...]
-
-
-def _by_rarest(shapes: Sequence[Shape], kind: tuple[str, bool]) -> _Needles:
-    """Needles of one kind of shapes with their bits, by their rarest character; the empty one, which all texts hold, by none."""
-    bits: dict[str, int] = {}
-    for at, shape in enumerate(shapes):
-        for needle in shape.needles if (shape.chars, shape.fold) == kind else ():
-            bits[needle] = bits.get(needle, 0) | 1 << at
-    groups: dict[str, list[tuple[str, int]]] = {}
-    for needle, of in bits.items():
-        groups.setdefault(min(needle, key=_RARE.find) if needle else "", []).append((needle, of))
-    return tuple((char, tuple(group)) for char, group in groups.items())
-
-
-def _found(needles: _Needles, text: str) -> int:
-    found = 0
-    for char, group in needles:
-        if char in text:
-            for needle, bits in group:
-                if needle in text:
-                    found |= bits
-    return found
 
 
 def by_name(match: re.Match[str]) -> str | None:
@@ -334,7 +355,7 @@ _TOKENS = "|".join(
         r"AGE-SECRET-KEY-1[0-9A-Z]{40,}",
     )
 )
-_TOKEN_NEEDLES = (
+TOKEN_NEEDLES = (
     *("sk-", "sk_", "rk_", "whsec_", "gho_", "ghp_", "ghr_", "ghs_", "ghu_", "github_pat_", "glpat-", "AKIA", "ASIA"),
     *(
         "xox",
@@ -369,23 +390,8 @@ _TOKEN_NEEDLES = (
     ),
     *("hvb.", "dckr_pat", "lin_api", "sbp_", "ntn_", "figd_", "tskey-", "-AgE", "AGE-SECRET-KEY-1"),
 )
-_ROOTS = ("key", "token", "secret", "pass", "pwd", "auth", "cookie", "credential", "bearer", "jwt", "connectionstring")
+ROOTS = ("key", "token", "secret", "pass", "pwd", "auth", "cookie", "credential", "bearer", "jwt", "connectionstring")
 """What every name that `field_rule` knows holds one of."""
-FIRST_WORDS = tuple(
-    dict.fromkeys((*(needle.lower() for needle in _TOKEN_NEEDLES), "eyj", "://", "-----begin", *_ROOTS))
-)
-"""Lower-case words of which one stands in, or within a name's length before, whatever a built-in shape finds."""
-_BY_CHAR: Mapping[str, tuple[str, ...]] = {
-    char: tuple(word for word in FIRST_WORDS if min(word, key=_RARE.find) == char)
-    for char in dict.fromkeys(min(word, key=_RARE.find) for word in FIRST_WORDS)
-}
-
-
-def words_in(low: str) -> list[str]:
-    """Those of `FIRST_WORDS` that stand in a text in lower case."""
-    return [word for char, words in _BY_CHAR.items() if char in low for word in words if word in low]
-
-
 _NAME = r"[A-Za-z][\w.\-]{0,63}"
 
 SHAPES: tuple[Shape, ...] = (
@@ -395,7 +401,7 @@ SHAPES: tuple[Shape, ...] = (
         r"-----BEGIN (?P<k>[A-Z0-9 ]*)PRIVATE KEY(?: BLOCK)?-----.*?(?:-----END (?P=k)PRIVATE KEY(?: BLOCK)?-----|\Z)",
         flags=re.DOTALL,
     ),
-    Shape("key", _TOKEN_NEEDLES, f"{_B}(?:{_TOKENS})"),
+    Shape("key", TOKEN_NEEDLES, f"{_B}(?:{_TOKENS})"),
     Shape("jwt", ("eyJ",), rf"{_B}eyJ[A-Za-z0-9_-]{{8,}}\.eyJ[A-Za-z0-9_-]{{8,}}(?:\.[A-Za-z0-9_-]*)?"),
     Shape(
         "url-userinfo",
@@ -453,7 +459,7 @@ SHAPES: tuple[Shape, ...] = (
     *(
         Shape(
             "pair",
-            _ROOTS,
+            ROOTS,
             rf"(?P<q>[\"'])(?P<n>{_NAME})(?P=q)\s*[:=]\s*{quote}(?P<s>(?:[^{quote}\\]|\\.)+){quote}",
             flags=re.DOTALL,
             fold=True,
@@ -473,11 +479,12 @@ SHAPES: tuple[Shape, ...] = (
     *(
         Shape(
             "assignment",
-            _ROOTS,
+            ROOTS,
             rf"(?<![\w.\\?&;])(?P<n>{_NAME})\s?[=:]\s?{value}",
             fold=True,
             when=when,
             chars=":=",
+            near=rf"(?:{'|'.join(ROOTS)})[\w.\-\u0307]{{0,128}}\s?[=:]",  # U+0307 comes of a letter that becomes two
         )
         for value, when in (
             (r"(?P<w>[\"'])(?P<s>(?:(?!(?P=w))[^\n]){1,500})(?P=w)", by_name),

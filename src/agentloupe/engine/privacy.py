@@ -17,7 +17,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
-from agentloupe.engine.credentials import BUILT_IN, UNTYPED, mark
+from agentloupe.engine.credentials import mark
+from agentloupe.engine.rulesets import BUILT_IN
 from agentloupe.engine.scrubber import Found, Scrubber
 from agentloupe.engine.streamscrubber import StreamScrubber
 from agentloupe.ports.pack import Look
@@ -197,5 +198,4 @@ class _Held:
 @lru_cache(maxsize=16)
 def _scrubber(_: str, held: _Held) -> Scrubber:
     rules = held.rules
-    typed = rules.built_in not in UNTYPED
-    return Scrubber(rules.fields, rules.keep, rules.patterns, built_in=bool(rules.built_in), typed=typed)
+    return Scrubber(rules.fields, rules.keep, rules.patterns, rules.built_in)

@@ -11,7 +11,6 @@ import orjson
 
 from agentloupe.engine.credentials import (
     ID_LIKE,
-    SHAPES,
     UNTOUCHED,
     Look,
     Shape,
@@ -21,6 +20,7 @@ from agentloupe.engine.credentials import (
     mark,
     words_of,
 )
+from agentloupe.engine.rulesets import UNTYPED, shapes_of
 from agentloupe.engine.typedsecrets import without_what_it_says
 from agentloupe.ports.codecs.tags import tag_of
 from agentloupe.words.canonical import SHARED_LISTS
@@ -61,16 +61,14 @@ class Scrubber:
         fields: Sequence[str],
         keep: Sequence[str],
         patterns: Mapping[str, str],
-        *,
-        built_in: bool = True,
-        typed: bool = True,
+        built_in: str,
     ) -> None:
-        self._on = built_in
-        self._typed = typed
+        self._on = bool(built_in)
+        self._typed = built_in not in UNTYPED
         self._own = {_plain(name): name for name in fields}
         self._keep = frozenset(_plain(name) for name in keep)
         self._broken: list[str] = []
-        self._shapes = [*(SHAPES if built_in else ()), *self._own_shapes(patterns)]
+        self._shapes = [*shapes_of(built_in), *self._own_shapes(patterns)]
         self._look = Look(self._shapes)
         self._whole = frozenset(mark(shape.rule) for shape in self._shapes if shape.takes_all)
         self._names: dict[str, str | None] = {}

@@ -24,7 +24,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from agentloupe.engine.credentials import FIRST_WORDS, field_rule, mark, words_in
+from agentloupe.engine.credentials import field_rule, mark
+from agentloupe.engine.rulesets import FIRST_WORDS, words_in
 from agentloupe.engine.scrubber import Found, Scrubber, dumps_like, is_opaque, shown
 from agentloupe.engine.streamframes import Frame, Frames
 from agentloupe.engine.streamshapes import Key, Part, Path, Shapes
@@ -466,8 +467,8 @@ def settled(text: str, *, any_text: bool = False) -> int:
             first = min(first, len(text) - n)
             break
     run = len(text) - len(_RUN.match(text[::-1])[0])  # type: ignore[index]  # it matches the empty text, too
-    if run < first and words_in(low[run:]):
-        first = run
+    if run < first and (len(text) - run < _LONGEST or words_in(low[run:])):
+        first = run  # a word that is not over may become a name: `api`, then `_key`
     first = min(first, _open_quote(text, first))
     return first if first == len(text) else _word_before(text, first)
 
