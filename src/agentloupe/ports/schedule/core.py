@@ -28,7 +28,7 @@ from agentloupe.ports.schedule.faults import survives
 from agentloupe.ports.schedule.lanes import Lane, Naming
 from agentloupe.ports.schedule.order import Order, Turn
 from agentloupe.ports.schedule.parts import STUCK_AFTER, Coming, Item, Keeper, Mark, Mode, PieceTurn, Strand
-from agentloupe.ports.schedule.pieces import Passed
+from agentloupe.ports.schedule.told import Told
 from agentloupe.words.call import Attrs
 from agentloupe.words.canonical import Json
 from agentloupe.words.errors import ReplayMismatch
@@ -106,11 +106,9 @@ class Schedule:
         self.beginning = 0
         self.coming: list[Coming] = []
         self.at_close: list[Callable[[], None]] = []
-        self._told: set[str] = set()
-        self._passed = Passed()
+        self._told = Told(self.log)
         self._used: dict[Strand, object] = {}
         self._waited_for = 0
-        self._overtaken: set[str] = set()
         self._signal: Callable[[], BaseException] | None = None
         self.order = Order(order)
         self._complained = False
@@ -237,7 +235,7 @@ class Schedule:
     def withdraw(self, id: str) -> bool:
         """The program does not wait for an input any more; whether that was so before it was handed over."""
         with self.lock:
-            self._told.discard(id)
+            self._told.withdrawn(id)
             return self.items.pop(id, None) is not None
 
     @survives
@@ -281,40 +279,26 @@ class Schedule:
 
     @survives
     def tells(self, id: str) -> None:
-        """The end of a call is told before its turn: whoever is handed over before it must not come behind it on the tape.
-
-        Where there are others, one that was handed over may not have told its own end yet, so that this turn is noted apart.
-        """
+        """The end of a call is told before its turn."""
         with self.lock:
-            self._note_pieces(None)
-            self._told.add(id)
-            if self._several:
-                self._overtaken.add(id)
+            self._told.end(id, others=self._several)
 
     @survives
     def leave_waiting(self) -> None:
-        """What was told and is not handed over yet has its turn later, if at all; said of each call once."""
+        """What was told and is not handed over yet has its turn later, if at all."""
         with self.lock:
-            if self._told:
-                self.log("schedule.marked", "0", {"open": list[Json](sorted(self._told))})
-                self._overtaken |= self._told
-                self._told.clear()
+            self._told.waiting()
 
     def owes(self, ids: Collection[str]) -> None:
         """These calls were told by an attempt that died before it handed them over: their turn is still to be noted."""
         with self.lock:
-            self._overtaken.update(ids)
+            self._told.owed(ids)
 
     def _hand_over(self, item: Item) -> None:
         follows = self.follows
         if not follows:
-            self._note_pieces(item.piece)
-        self._told.discard(item.id)
-        if self._told:
-            self.leave_waiting()
-        if item.id in self._overtaken:
-            self._overtaken.discard(item.id)
-            self.log("schedule.marked", item.id.rpartition(".")[0], {"turn": item.id})
+            self._told.pieces(item.piece)
+        self._told.turn(item.id)
         if self.spare.pop(item.id, None) is not None:
             self.mark("guess", {"why": f"timer {item.id} is not in the recording"})
         else:
@@ -329,14 +313,7 @@ class Schedule:
     def note_pieces(self) -> None:
         """The run ends: which pieces were handed over last is logged while something can be."""
         with self.lock:
-            self._note_pieces(None)
-
-    def _note_pieces(self, piece: PieceTurn | None) -> None:
-        """Which pieces were handed over is logged before the next input of another kind is, and when many have come."""
-        if piece is not None:
-            self._passed.add(piece)
-        if self._passed and (piece is None or self._passed.many):
-            self.log("schedule.marked", "0", {"pieces": self._passed.take()})
+            self._told.pieces()
 
     def takes_turns(self, piece: PieceTurn) -> bool:
         """Whether a piece of a stream is an input: by the tape, else where somebody else could see that it was waited for.
@@ -453,8 +430,8 @@ class Schedule:
                 raise ReplayMismatch("the recorded run is over, and this call had no end in it", kind="leak")
         elif self.follows:
             self._alone(id)  # else nobody can come before, or see that it waits
-        elif self._passed:
-            self._note_pieces(None)
+        else:
+            self._told.pieces()
         self.check()
 
     def _alone(self, id: str) -> None:
@@ -731,7 +708,7 @@ class Schedule:
         """The run is over: nothing waits any more. What a replay has no answer for is left as it is, in flight."""
         if self.closed:
             return
-        self._note_pieces(None)
+        self._told.pieces()
         self.closed = True
         last = [self._flush] if self.live or self._signal is not None else []
         for step in (*last, self._release, *self.at_close):
