@@ -209,3 +209,28 @@ def test_a_reader_that_leaves_early_is_no_error(db: Path, weather: str, words: s
     command = f"{sys.executable} -u -m agentloupe {words.format(run=weather)} | true; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize(
+    ("words", "streams", "code"),
+    [
+        ("show {run} --json", ">/dev/full", 3),
+        ("list --json", ">/dev/full", 3),
+        ("list", ">/dev/full", 3),
+        ("show nobody --json", ">/dev/full", 3),
+        ("show nobody", "2>/dev/full", 3),
+        ("list --limit x", "2>/dev/full", 64),
+        ("list", ">&-", 0),
+        ("show {run} --json", ">&- 2>&- <&-", 0),
+        ("show nobody", ">&- 2>&-", 3),
+    ],
+)
+def test_a_stream_that_takes_nothing_changes_no_exit_code_and_shows_no_traceback(
+    db: Path, weather: str, words: str, streams: str, code: int
+) -> None:
+    command = f"exec {sys.executable} -m agentloupe {words.format(run=weather)} {streams}"
+    done = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == code
+    assert "Traceback" not in done.stderr
+    assert "fault of agentloupe" not in done.stderr
+    assert "Exception ignored" not in done.stderr

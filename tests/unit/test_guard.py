@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import http.server
 import os
 import platform
 import socket
@@ -103,6 +104,21 @@ def test_what_the_standard_library_asks_about_the_machine_is_no_leak() -> None:
     with sealed_off(refuse):
         assert platform._Processor.get() == "", "it starts `uname -p`, and can do without"  # type: ignore[attr-defined]
     assert leaks == []
+
+
+def test_a_server_of_the_program_may_ask_for_its_own_name() -> None:
+    leaks: list[Leak] = []
+
+    def refuse(leak: Leak) -> BaseException:
+        leaks.append(leak)
+        return Stopped()
+
+    with sealed_off(refuse):
+        with http.server.HTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler) as server:
+            assert server.server_name == "127.0.0.1"
+        assert leaks == []
+        with pytest.raises(Stopped):
+            socket.gethostbyaddr("127.0.0.1")
 
 
 @pytest.mark.parametrize("asynchronous", [False, True], ids=["sync", "async"])

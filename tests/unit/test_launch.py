@@ -338,3 +338,31 @@ def test_a_replay_names_what_its_agent_raised(workdir: Path) -> None:
     report = replay_command(ran.runs[0], ["python", "my_agent.py", "hi"], store=str(workdir / "x.db"))
     assert (report.verdict, report.divergence and report.divergence.kind) == ("diverged", "unconsumed")
     assert "the agent raised KeyError at my_agent.py:11" in report.notes
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("where", ["main", "thread"])
+@pytest.mark.parametrize("debug", [True, False])
+def test_what_a_program_raises_because_it_was_stopped_is_a_line(
+    workdir: Path, where: str, debug: bool, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    serving = """
+def serve(question):
+    try:
+        assistant(question)
+    except BaseException:
+        raise RuntimeError("the portal is closed") from None
+"""
+    calls = {
+        "main": "serve('a'); serve('b')",
+        "thread": "serve('a'); import threading; t = threading.Thread(target=serve, args=('b',)); t.start(); t.join()",
+    }
+    write(workdir, "my_agent.py", AGENT.partition("if __name__")[0] + serving + calls[where])
+    ran, _ = start(workdir, "python", "my_agent.py")
+    if debug:
+        monkeypatch.setenv("LOUPE_DEBUG", "1")
+    report = replay_command(ran.runs[0], ["python", "my_agent.py"], store=str(workdir / "x.db"))
+    assert report.passed, report.text()
+    said = capfd.readouterr().err
+    assert ("Traceback" in said) is debug
+    assert ("was stopped, and raised RuntimeError at my_agent.py:" in said) is not debug

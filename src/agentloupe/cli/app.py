@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import wraps
 from importlib import import_module
 from io import TextIOWrapper
+from pathlib import Path
 from traceback import format_exception
 from typing import Annotated, Any, cast
 
@@ -72,6 +73,7 @@ def run(argv: list[str]) -> int:
     own = argv[: argv.index("--")] if "--" in argv else argv
     debug, as_json = "--debug" in own, "--json" in own
     argv = _said(argv)
+    _open_what_is_closed()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal without UTF-8 still gets every line
@@ -92,6 +94,14 @@ def run(argv: list[str]) -> int:
             sys.stderr.write(harmless("".join(format_exception(error))))
         return _failed(error, as_json=as_json)
     return code if isinstance(code, int) else 0
+
+
+def _open_what_is_closed() -> None:
+    """A stream that whoever started us closed leads nowhere: else the next file that is opened takes its number."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            mode = "w" if number else "r"
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115  # open as long as we are
 
 
 def _children_told(debug: bool) -> AbstractContextManager[None]:

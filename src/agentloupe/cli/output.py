@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from agentloupe.words.canonical import Json, dumps
@@ -14,7 +14,7 @@ from agentloupe.words.canonical import Json, dumps
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-__all__ = ["Output", "bytes_text", "fail", "harmless", "number_of", "pretty", "short"]
+__all__ = ["Output", "bytes_text", "fail", "harmless", "let_go", "number_of", "pretty", "short"]
 
 WIDE = 240
 """Columns where nobody looks: files and pipes have no edge at which a table would have to break."""
@@ -146,8 +146,19 @@ def fail(
     """Says what went wrong: one line on standard error (with the way out below it), or a JSON document on standard output."""
     if as_json:
         error = {"code": slug, "reason": reason or slug, "message": message, "hint": hint, "exit_code": code}
-        sys.stdout.write(json.dumps({"error": error}) + "\n")
-    sys.stderr.write(f"agentloupe: {harmless(message)}\n")
-    if hint:
-        sys.stderr.write(f"  {harmless(hint)}\n")
+        with suppress(OSError):
+            sys.stdout.write(json.dumps({"error": error}) + "\n")
+    let_go()
+    with suppress(OSError):  # the exit code tells the rest to whoever wants no text
+        sys.stderr.write(f"agentloupe: {harmless(message)}\n")
+        if hint:
+            sys.stderr.write(f"  {harmless(hint)}\n")
     return code
+
+
+def let_go() -> None:
+    """Lets go of what standard output does not take, on which the end of the interpreter would fail with a code of its own."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import traceback
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -34,11 +34,12 @@ def raised_at(error: BaseException) -> str:
     return f"{type(error).__qualname__}{place}"
 
 
-def quiet_stops(shown: Sequence[str] = ()) -> None:
+def quiet_stops(shown: Sequence[str] = (), stopped: Callable[[], bool] = lambda: False) -> None:
     """In a child that replays or forks: a program, or a thread, that is stopped prints no traceback; the verdict says why.
 
-    What they raise of their own is printed as ever, unless it was raised at one of the places that were `shown`. With
-    `--debug` everything is.
+    What they raise of their own is printed as ever, unless it was raised at one of the places that were `shown`; once something
+    was `stopped` in them, what they raise comes of that (a framework whose task was ended), and is a line. With
+    `--debug` everything is printed.
     """
     if os.environ.get(DEBUG):
         return
@@ -48,16 +49,27 @@ def quiet_stops(shown: Sequence[str] = ()) -> None:
     thread_hook, hook = threading.excepthook, sys.excepthook
 
     def in_thread(raised: threading.ExceptHookArgs) -> None:
-        if not isinstance(raised.exc_value, stops):
+        if isinstance(raised.exc_value, stops):
+            return
+        if stopped() and raised.exc_value is not None:
+            _say_consequence("a thread", raised.exc_value)
+        else:
             thread_hook(raised)
 
     def in_program(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        if raised_at(error) not in shown and not isinstance(
-            error, (*stops, KeyboardInterrupt)
-        ):  # of that one the command tells that waits for us
+        # Of an interrupt the command tells that waits for us.
+        if raised_at(error) in shown or isinstance(error, (*stops, KeyboardInterrupt)):
+            return
+        if stopped():
+            _say_consequence("the program", error)
+        else:
             hook(kind, error, trace)
 
     threading.excepthook, sys.excepthook = in_thread, in_program
+
+
+def _say_consequence(who: str, error: BaseException) -> None:
+    sys.stderr.write(f"agentloupe: {who} was stopped, and raised {raised_at(error)} (--debug shows where)\n")
 
 
 def run_child(

@@ -275,7 +275,7 @@ class ReplayLaunch:
         self.tape = opened
         self.wishes = replace(self.wishes, stopped=self._stopped, gave_up=self._give_up)
         self.replayer = replayer_for(opened, self.wishes)
-        quiet_stops()
+        quiet_stops(stopped=lambda: self.replayer.stopped or self._opener.turned_away)
         files = cast("Sequence[str]", spec.get("others") or ())
         self._opener = ReplayOpener(self.replayer, [*replayers_of(map(Path, files), self.wishes)])
         self.opener: Opener = self._opener

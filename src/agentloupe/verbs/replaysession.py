@@ -102,6 +102,7 @@ class ReplayOpener:
     def __init__(self, replayer: Replayer, others: Sequence[Replayer] = ()) -> None:
         self.replayer = replayer
         self.opened = False
+        self.turned_away = False
         self._waiting = sorted((*others, replayer), key=_nth)
         self._begun_others: list[Replayer] = []
         self._lock = threading.Lock()
@@ -156,6 +157,7 @@ class ReplayOpener:
             self._differs(found)
 
     def _another(self) -> NoReturn:
+        self.turned_away = True
         # Which starts come after a stop is chance, and no part of what is reported.
         if _OTHERS not in self.replayer.notes and not self.replayer.stopped:
             self.replayer.notes.append(_OTHERS)
