@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from agentloupe.verbs.forking import fork, fork_run
     from agentloupe.verbs.instrument import agent, idempotency_key, receipt, tool, traceparent
     from agentloupe.verbs.looping import finish, messages_at, run_loop
+    from agentloupe.verbs.prompting import prompt
     from agentloupe.verbs.reads import check, env, now, patched, random, retrieve, rng, state, uuid4
     from agentloupe.verbs.replaying import replay
     from agentloupe.verbs.resuming import Resumed, resume
@@ -57,6 +58,7 @@ _HOME = {
     "open_effects": "verbs.effects",
     "open_store": "verbs.api",
     "patched": "verbs.reads",
+    "prompt": "verbs.prompting",
     "random": "verbs.reads",
     "receipt": "verbs.instrument",
     "record": "verbs.api",
@@ -109,6 +111,7 @@ __all__ = [
     "open_effects",
     "open_store",
     "patched",
+    "prompt",
     "random",
     "receipt",
     "record",

@@ -43,7 +43,7 @@ _GROUPS = {
     ),
     "What a program reads and says": (
         *("now", "random", "rng", "uuid4", "env", "retrieve", "state", "check", "patched"),
-        *("idempotency_key", "receipt", "traceparent"),
+        *("idempotency_key", "receipt", "traceparent", "prompt"),
     ),
     "Replay": ("replay", "resume", "Resumed", "CallBoundary", "ReplayMismatch"),
     "Effects": ("open_effects", "settle_effect", "Done", "Failed", "NotDone", "DontKnow", "OutcomeUnknown"),

@@ -23,6 +23,7 @@ from agentloupe.ports.recording import Recording
 from agentloupe.verbs.elsewhere import warning_of
 from agentloupe.words.errors import Damaged, StepNotFound
 from agentloupe.words.jsontext import Json
+from agentloupe.words.prompts import PROMPT, prompt_of
 from agentloupe.words.run import Run, RunFilter
 from agentloupe.words.step import Step, Trace
 
@@ -204,7 +205,8 @@ def _figures(step: Step) -> str:
     tries = step.attrs.get("tries")
     again = f"{len(tries)} tries" if isinstance(tries, list) and len(tries) > 1 else ""
     state = "" if step.status == "ok" else step.status
-    return "".join(f"  {part}" for part in (step.effect or "", took, tokens, again, state) if part)
+    prompt = prompt_of(step.attrs) or ""
+    return "".join(f"  {part}" for part in (step.effect or "", prompt, took, tokens, again, state) if part)
 
 
 def _said(step: Step, width: int) -> str:
@@ -303,12 +305,13 @@ def _facts(step: Step) -> list[tuple[str, str]]:
         ("took", seconds_text(step.started_at, step.ended_at)),
         ("answered by", step.source),
         ("effect", step.effect or ""),
+        ("prompt", prompt_of(step.attrs) or ""),
         ("tokens", tokens_text(step.input_tokens, step.output_tokens) if step.kind == "llm" else ""),
         ("cost", cost_text(step.cost) if step.kind == "llm" else ""),
         ("events", f"{step.first_seq} to {step.last_seq}"),
         ("matching key", (step.input_key or "")[:12]),
     ]
-    facts += [(name, short(value, 120)) for name, value in step.attrs.items() if name != "tries"]
+    facts += [(name, short(value, 120)) for name, value in step.attrs.items() if name not in ("tries", PROMPT)]
     return [*((name, value) for name, value in facts if value), *_tries(step.attrs.get("tries"))]
 
 

@@ -19,6 +19,7 @@ from agentloupe.engine.snapshots import Snapshot, SnapshotComparison, compare_sn
 from agentloupe.engine.withholding import cannot_be_told, digest_kept
 from agentloupe.words.canonical import Json, canonical, dumps
 from agentloupe.words.keeping import DIGESTS, KEPT
+from agentloupe.words.prompts import prompt_change
 from agentloupe.words.run import Run
 from agentloupe.words.step import Step
 
@@ -263,6 +264,9 @@ def _row(left: Step | None, right: Step | None, look: _Look) -> Row:
     if left.name != right.name:
         notes.append("name differs")
     inputs = _input_differs(left, right, look, notes)
+    template = prompt_change(left.attrs, right.attrs)
+    if template is not None:
+        notes.append(template)
     outputs = _name_of_output(left) != _name_of_output(right) and _outputs_differ(left, right, look, notes)
     if outputs and left.kind == "agent":
         # What a span returns follows from the steps in it: the difference is there, and in the final answers.

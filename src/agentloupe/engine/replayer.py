@@ -39,6 +39,7 @@ from agentloupe.words.call import OWN_WORK, Attrs, Call, Kind
 from agentloupe.words.canonical import Json, key_of
 from agentloupe.words.effects import HALF_DONE
 from agentloupe.words.errors import Corrupt, Damaged, EffectRefused, LoupeError, NotRebuildable, ReplayMismatch
+from agentloupe.words.prompts import PROMPT, prompt_change
 from agentloupe.words.trace import SAMPLED, TRACESTATE, TraceContext
 
 __all__ = ["Replayer", "trace_in"]
@@ -130,6 +131,7 @@ class Replayer:
                 recorded = self._disagree(lane, (call, where, key, given))
                 self.schedule.drop([recorded.call_id])
             lane.take(recorded)
+            self._tell_template(recorded, call)
             if recorded.kind in _VALUES and self._key(recorded) != key:
                 self._outcomes.differ("state", recorded, recorded.input_digest, given)
             answer = (
@@ -146,6 +148,12 @@ class Replayer:
             times = cancels if isinstance(cancels, int) else int(stopped)
             return replace(answer, call_id=recorded.call_id, cancels=times)
         return answer
+
+    def _tell_template(self, recorded: RecordedCall, call: Call) -> None:
+        """Another template is no difference, since what is sent is compared; a recording that names none says nothing of it."""
+        change = prompt_change(recorded.attrs, call.attrs) if PROMPT in recorded.attrs else None
+        if change is not None and (note := f"made from another prompt: {change}") not in self.notes:
+            self.notes.append(note)
 
     def _keep_limit(self, lane: LaneCursor, made: tuple[Call, Place], recorded: RecordedCall | None) -> None:
         """A fork that a limit stopped asked no model any more: it is stopped there again, and stays so.

@@ -18,7 +18,7 @@ from agentloupe.ports.protocols import Boundary, Perform, Serve
 from agentloupe.ports.schedule.core import Schedule
 from agentloupe.ports.schedule.lanes import Lane
 from agentloupe.ports.schedule.parts import PieceTurn
-from agentloupe.ports.surroundings import Surroundings, deeper, here, left
+from agentloupe.ports.surroundings import Surroundings, deeper, here, left, with_prompt
 from agentloupe.words.call import NO_TURN, Call, Kind
 
 __all__ = [
@@ -184,6 +184,7 @@ def call(request: Call, perform: Callable[[], T]) -> T:
     if boundary is None:
         return perform()
     _regain(there)
+    request = with_prompt(request)
     decision = boundary.decide(request)
     schedule = _turns_of(request, there)
     if isinstance(decision, Serve):
@@ -197,6 +198,7 @@ async def acall(request: Call, perform: Callable[[], Awaitable[T]]) -> T:
     boundary = current() if there is None else there.boundary
     if boundary is None:
         return await perform()
+    request = with_prompt(request)
     decision = boundary.decide(request)
     schedule = _turns_of(request, there)
     if isinstance(decision, Serve):

@@ -21,6 +21,7 @@ from agentloupe.ports import ambient
 from agentloupe.ports.protocols import Boundary, Perform, Serve
 from agentloupe.ports.schedule.core import Schedule
 from agentloupe.ports.schedule.parts import PieceTurn
+from agentloupe.ports.surroundings import with_prompt
 from agentloupe.words.call import Call
 from agentloupe.words.canonical import Json
 
@@ -180,6 +181,7 @@ def open_stream(request: Call, perform: Callable[[], R], head: Head[R], done: Do
     if boundary is None:
         raw = perform()
         return Reply(raw, raw)
+    request = with_prompt(request)
     decision = boundary.decide(request)
     schedule = ambient.waits(request)
     if isinstance(decision, Serve):
@@ -197,6 +199,7 @@ async def aopen_stream(
     if boundary is None:
         raw = await perform()
         return Reply(raw, raw)
+    request = with_prompt(request)
     decision = boundary.decide(request)
     schedule = ambient.waits(request)
     if isinstance(decision, Serve):

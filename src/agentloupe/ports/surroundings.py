@@ -8,20 +8,37 @@ brings the context of its caller).
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from contextvars import Context, ContextVar, Token
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from agentloupe.ports.schedule.lanes import Lane
+from agentloupe.words.call import Call
+from agentloupe.words.jsontext import Json
+from agentloupe.words.prompts import PROMPT
 
 if TYPE_CHECKING:
     from agentloupe.ports.protocols import Boundary, Perform
     from agentloupe.ports.schedule.core import Schedule
 
-__all__ = ["Home", "Surroundings", "deeper", "entered", "here", "hook", "left", "of_context", "replaced", "set_home"]
+__all__ = [
+    "Home",
+    "Surroundings",
+    "deeper",
+    "enter_prompt",
+    "entered",
+    "here",
+    "hook",
+    "leave_prompt",
+    "left",
+    "of_context",
+    "replaced",
+    "set_home",
+    "with_prompt",
+]
 
 
 class Home:
@@ -31,10 +48,11 @@ class Home:
     collected.
     """
 
-    __slots__ = ("number", "root")
+    __slots__ = ("number", "prompt", "root")
 
     def __init__(self, root: Surroundings) -> None:
         self.number = next(_numbers)
+        self.prompt = _prompt_here()
         root.home = self.number
         self.root = root
 
@@ -76,6 +94,9 @@ class Surroundings:
 
 _numbers: Final = count()
 _current: Final[ContextVar[Surroundings | None]] = ContextVar("agentloupe", default=None)
+
+
+_prompt: Final[ContextVar[_Prompt | None]] = ContextVar("agentloupe_prompt", default=None)
 
 
 class _Threads(threading.local):
@@ -148,6 +169,42 @@ def left(token: Token[Surroundings | None]) -> None:
         _current.reset(token)
     except ValueError:
         pass
+
+
+# --- prompt templates -------------------------------------------------------------------------------------------------
+
+
+class _Prompt(NamedTuple):
+    """What was said of the template, inside of what else."""
+
+    said: Mapping[str, Json]
+    outer: _Prompt | None
+
+
+def _prompt_here() -> _Prompt | None:
+    """The innermost one; a thread that was begun inside of one has no context of its maker's."""
+    found = _prompt.get()
+    if found is not None:
+        return found
+    home = _home_here[0]()
+    return None if home is None else home.prompt
+
+
+def enter_prompt(said: Mapping[str, Json]) -> None:
+    """Model calls are made from this template until `leave_prompt`."""
+    _prompt.set(_Prompt(said, _prompt.get()))
+
+
+def leave_prompt() -> None:
+    """Back to the template around it. No token is kept, so that one object may be entered again inside, and beside, itself."""
+    innermost = _prompt.get()
+    _prompt.set(None if innermost is None else innermost.outer)
+
+
+def with_prompt(request: Call) -> Call:
+    """A call to a model with the template that it is made from, where one was said."""
+    found = _prompt_here() if request.kind == "llm" else None
+    return request if found is None else replace(request, attrs={**request.attrs, PROMPT: dict(found.said)})
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from agentloupe.server.schemas import views as schemas
 from agentloupe.verbs.comparing import request_changes
 from agentloupe.words.errors import Damaged, UsageError
 from agentloupe.words.jsontext import Json
+from agentloupe.words.prompts import prompt_of
 from agentloupe.words.step import Step
 
 __all__ = ["router"]
@@ -61,6 +62,7 @@ def _overview(here: Context, opened: Opened, step: Step) -> dict[str, Any]:
         "answered_by": _word(attrs.get("model")) if step.ended_at else None,
         "given_by": _word(attrs.get("answered_by")),
         "provider": _word(attrs.get("provider")),
+        "prompt": prompt_of(attrs),
         "parameters": {name: value for name, value in request.items() if name not in _APART},
         "tools": _tool_names(request.get("tools")),
         "stop_reason": _word(attrs.get("finish_reason")),

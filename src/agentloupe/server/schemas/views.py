@@ -171,6 +171,7 @@ class Overview(Document):
     answered_by: str | None = Field(description="The model that says it answered.")
     given_by: str | None = Field(description="The person who gave the result of a tool.")
     provider: str | None
+    prompt: str | None = Field(description="The prompt template that the call was made from: `refund@4`.")
     parameters: dict[str, Json] = Field(description="The request without its messages and tools, as sent.")
     tools: list[str] = Field(description="Names of the tools that the model was told of.")
     stop_reason: str | None

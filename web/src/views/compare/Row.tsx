@@ -15,6 +15,9 @@ interface RowProps {
   readonly onPick: () => void;
 }
 
+/** What a note about prompt templates begins with. */
+const TEMPLATE = 'template ';
+
 const LOOKS: Readonly<Record<ComparedRow['status'], string>> = {
   same: 'same',
   input_differs: 'chg',
@@ -29,7 +32,8 @@ export function Row({ row, cut, first, current, onPick }: RowProps) {
   const { t } = useWords();
   const differs = row.status !== 'same';
   const missed = row.right?.source === 'miss' ? 'B' : row.left?.source === 'miss' ? 'A' : null;
-  const equal = row.notes.length > 0 ? t('compare.spelling') : t('compare.status.same');
+  const template = row.notes.find(note => note.startsWith(TEMPLATE));
+  const equal = row.notes.some(note => note !== template) ? t('compare.spelling') : t('compare.status.same');
   const said =
     row.status === 'same' ? equal : missed ? t('compare.missIn', { side: missed }) : t(`compare.status.${row.status}`);
   const look = missed && row.status !== 'same' ? 'ms' : LOOKS[row.status];
@@ -42,6 +46,11 @@ export function Row({ row, cut, first, current, onPick }: RowProps) {
         <Side side={row.left} other={differs ? (row.right?.line ?? null) : null} look="lt" />
         <div role="cell" className="sp">
           {said}
+          {template && (
+            <div className="dim">
+              <RunText>{t('compare.template', { change: template.slice(TEMPLATE.length) })}</RunText>
+            </div>
+          )}
         </div>
         <Side side={row.right} other={differs ? (row.left?.line ?? null) : null} look="rt" />
       </div>

@@ -135,6 +135,11 @@ function Facts({ detail }: { readonly detail: StepDetail }) {
           <RunText>{overview.given_by}</RunText>
         </Fact>
       )}
+      {overview.prompt && (
+        <Fact word="step.prompt">
+          <RunText>{overview.prompt}</RunText>
+        </Fact>
+      )}
       {overview.provider && <Fact word="step.provider">{overview.provider}</Fact>}
       {Object.entries(overview.parameters)
         .filter(([name]) => name !== 'model')
