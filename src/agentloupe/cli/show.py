@@ -21,7 +21,7 @@ from agentloupe.cli.views import (
 from agentloupe.engine.overrides import tool_names
 from agentloupe.ports.recording import Recording
 from agentloupe.verbs.elsewhere import warning_of
-from agentloupe.words.errors import Damaged, StepNotFound
+from agentloupe.words.errors import StepNotFound
 from agentloupe.words.jsontext import Json
 from agentloupe.words.prompts import PROMPT, prompt_of
 from agentloupe.words.run import Run, RunFilter
@@ -154,10 +154,7 @@ def _show_lineage(out: Output, run: Run, changes: Sequence[str]) -> None:
 
 def changes_of(recording: Recording) -> list[str]:
     """What a fork changed, a line each; empty where that is not there any more."""
-    try:
-        listed = recording.body(recording.events[0].bodies.get("overrides")) if recording.events else None
-    except Damaged:
-        return []
+    listed = recording.body_if_there(recording.events[0].bodies.get("overrides")) if recording.events else None
     changes = [change for change in listed if isinstance(change, dict)] if isinstance(listed, list) else []
     return [
         f"{change.get('path')} taken out"
@@ -269,10 +266,7 @@ def _response(value: Json, step: Step) -> Json:
 def _nearest(recording: Recording, step: Step) -> Json:
     """Of a miss: the recorded call that came closest, with its difference, as it was told when the fork was made."""
     event = next((e for e in recording.events[step.first_seq - 1 : step.last_seq] if "nearest" in e.bodies), None)
-    try:
-        return recording.body(event.bodies["nearest"]) if event is not None else None
-    except Damaged:
-        return None
+    return recording.body_if_there(event.bodies["nearest"]) if event is not None else None
 
 
 def _show_step(out: Output, step: Step, response: Json, tools: bool, nearest: Json) -> None:

@@ -14,10 +14,11 @@ from decimal import Decimal
 from typing import Literal, get_args
 
 from agentloupe.engine.align import Item, align
-from agentloupe.engine.news import same_value, text_of, without_ids
+from agentloupe.engine.news import same_value, without_ids
 from agentloupe.engine.snapshots import Snapshot, SnapshotComparison, compare_snapshots
 from agentloupe.engine.withholding import cannot_be_told, digest_kept
 from agentloupe.words.canonical import Json, canonical, dumps
+from agentloupe.words.jsontext import quick_text
 from agentloupe.words.keeping import DIGESTS, KEPT
 from agentloupe.words.prompts import prompt_change
 from agentloupe.words.run import Run
@@ -230,7 +231,7 @@ class _Look:
         """What alignment knows of a step."""
         if step.kind == "llm":
             values = self.values[at]
-            answer = text_of(values[step.idx]) if step.idx in values else _name_of_output(step)
+            answer = quick_text(values[step.idx]) if step.idx in values else _name_of_output(step)
             return Item("llm", ("llm", answer, step.error_class), flexible=True)
         family = (step.kind, step.name)
         return Item(family, (*family, step.input_key))

@@ -18,13 +18,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, cast
 
-import orjson
-
 from agentloupe.ports.recording import GetBodies
-from agentloupe.words.canonical import SHARED_LISTS, Json, canonical, dumps, loads
+from agentloupe.words.canonical import SHARED_LISTS, Json, canonical, loads
+from agentloupe.words.jsontext import quick_text
 from agentloupe.words.step import Step
 
-__all__ = ["Fresh", "News", "same_value", "text_of", "without_ids"]
+__all__ = ["Fresh", "News", "same_value", "without_ids"]
 
 GROWING = ("messages", "input", "contents")
 """Lists that a conversation is appended to."""
@@ -289,7 +288,7 @@ class News:
     @staticmethod
     def _appended(node: _Node, items: list[Json]) -> _Node:
         for item in items:
-            node = node.then(text_of(item), item)
+            node = node.then(quick_text(item), item)
         return node
 
     # --- news
@@ -316,7 +315,7 @@ class News:
                 fresh += [(name, item) for item in self._added(node, before.get(name))]
                 before[name] = node
                 continue
-            now[name] = text_of(value) if node is None else node.whole()
+            now[name] = quick_text(value) if node is None else node.whole()
             if rest.get(name) != now[name]:
                 fresh.append((f"set {name}", value if node is None else node.values()))
         fresh += [(f"unset {name}", None) for name in rest.keys() - now.keys()]
@@ -346,15 +345,7 @@ def same_value(one: Json, other: Json) -> bool:
         return True
     if one != other:  # NaN apart, values that Python calls different are different
         return False
-    return text_of(one) == text_of(other) or canonical(one) == canonical(other)
-
-
-def text_of(value: Json) -> bytes:
-    """A value's text, at the speed of C where that is possible; equal texts are equal values."""
-    try:
-        return orjson.dumps(value)
-    except TypeError:
-        return dumps(value)  # integers beyond 64 bits, lone surrogates
+    return quick_text(one) == quick_text(other) or canonical(one) == canonical(other)
 
 
 _HOW_IT_COMES = frozenset({"stream", "stream_options"})

@@ -55,6 +55,13 @@ class Recording:
     head: Head | None = None
     texts: Texts | None = field(default=None, repr=False, compare=False)
 
+    def body_if_there(self, digest: str | None) -> Json:
+        """Like `body`; `None` also where the body is gone or damaged."""
+        try:
+            return self.body(digest)
+        except Damaged:
+            return None
+
     def bodies(self, digests: Iterable[str]) -> Iterator[tuple[str, bytes | None]]:
         """These bodies and whatever those need, each once, in order of their first naming; `None` where one is not there."""
         seen: set[str] = set()

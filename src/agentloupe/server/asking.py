@@ -12,7 +12,7 @@ from agentloupe.server.context import Context
 from agentloupe.server.documents import fork_reason
 from agentloupe.server.reading import Opened
 from agentloupe.words.dialects import Form, form_in, form_of
-from agentloupe.words.errors import Damaged, ForkRefused, UsageError
+from agentloupe.words.errors import ForkRefused, UsageError
 from agentloupe.words.exchange import answer_in
 from agentloupe.words.jsontext import Json
 from agentloupe.words.step import Step
@@ -44,10 +44,7 @@ def fresh(opened: Opened, step: Step, messages: Sequence[Message]) -> tuple[Step
     before = opened.before(step)
     if before is None:
         return None, [True] * len(messages)
-    try:
-        asked = messages_of(opened.bodies().body(before.input_digest))
-    except Damaged:
-        asked = []
+    asked = messages_of(opened.bodies().body_if_there(before.input_digest))
     return before, is_new(messages, asked)
 
 
@@ -77,10 +74,7 @@ def nearest_of(here: Context, run_id: str, step: Step) -> str | None:
     for event in here.store.events(run_id, first=step.first_seq, limit=step.last_seq - step.first_seq + 1):
         digest = event.bodies.get("nearest")
         if digest is not None:
-            try:
-                said = Recording(run_id, (), here.store.get, run_id).body(digest)
-            except Damaged:
-                return None
+            said = Recording(run_id, (), here.store.get, run_id).body_if_there(digest)
             return said if isinstance(said, str) else None
     return None
 
@@ -99,9 +93,6 @@ def place_of_fork(opened: Opened, asked: str) -> tuple[int | None, Json, Form | 
 
 def _form(opened: Opened, step: Step, request: Mapping[str, Json]) -> Form | None:
     """Which form the request has, as a fork will see it."""
-    try:
-        answer = opened.bodies().body(step.output_digest) if step.status == "ok" else None
-    except Damaged:
-        answer = None
+    answer = opened.bodies().body_if_there(step.output_digest) if step.status == "ok" else None
     provider = step.attrs.get("provider")
     return form_in(answer_in(answer)) or form_of(dict(request), provider if isinstance(provider, str) else None, None)

@@ -12,7 +12,7 @@ from agentloupe.ports.recording import Recording
 from agentloupe.server.context import Context
 from agentloupe.server.streams import message
 from agentloupe.verbs.working import AGENT
-from agentloupe.words.errors import Damaged, NotFound, Refused
+from agentloupe.words.errors import NotFound, Refused
 from agentloupe.words.run import Run
 
 __all__ = [
@@ -51,10 +51,7 @@ def command_for(here: Context, run: Run) -> str:
     entry = events[0].attrs.get("entry") if events else None
     if not isinstance(entry, str):
         return "agentloupe worker MODULE"
-    try:
-        snapshot = Recording(run.id, (), here.store.get, run.id).body(events[0].bodies.get("snapshot"))
-    except Damaged:
-        snapshot = None
+    snapshot = Recording(run.id, (), here.store.get, run.id).body_if_there(events[0].bodies.get("snapshot"))
     script = snapshot.get("script") if isinstance(snapshot, dict) else None
     file = script.get("file") if isinstance(script, dict) else None
     module, _, name = entry.partition(":")

@@ -5,25 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import orjson
 from starlette.responses import Response
 
-from agentloupe.words.jsontext import Json, dumps
+from agentloupe.words.jsontext import Json, quick_text
 
-__all__ = ["as_bytes", "problem", "reply"]
-
-
-def as_bytes(value: Any) -> bytes:
-    """A JSON value as text."""
-    try:
-        return orjson.dumps(value)
-    except TypeError:
-        return dumps(value)  # integers beyond 64 bits, lone surrogates
+__all__ = ["problem", "reply"]
 
 
 def reply(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """A JSON answer. What is in it was made by this package, so it is not checked again against its schema."""
-    return Response(as_bytes(value), status, dict(headers or {}), "application/json")
+    return Response(quick_text(value), status, dict(headers or {}), "application/json")
 
 
 def problem(

@@ -15,8 +15,8 @@ from starlette.responses import StreamingResponse
 
 from agentloupe.server.context import Context
 from agentloupe.server.documents import run_document, step_documents
-from agentloupe.server.reply import as_bytes
 from agentloupe.words.errors import LoupeError
+from agentloupe.words.jsontext import quick_text
 from agentloupe.words.step import Step
 
 __all__ = ["HEADERS", "RunFeed", "message", "stream_of"]
@@ -34,7 +34,7 @@ _OPEN: Final = frozenset({"running", "waiting"})
 def message(event: str, document: Any, id: str | int | None = None) -> bytes:
     """One server-sent event."""
     head = f"event: {event}\n" + (f"id: {id}\n" if id is not None else "")
-    return head.encode() + b"data: " + as_bytes(document) + b"\n\n"
+    return head.encode() + b"data: " + quick_text(document) + b"\n\n"
 
 
 class RunFeed:

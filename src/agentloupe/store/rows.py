@@ -15,7 +15,8 @@ import orjson
 
 from agentloupe.store import envelopes
 from agentloupe.words.call import NO_ATTRS
-from agentloupe.words.canonical import Json, dumps, loads
+from agentloupe.words.canonical import Json, loads
+from agentloupe.words.jsontext import quick_text
 from agentloupe.words.quick import maker
 from agentloupe.words.run import COUNTED, Counts, Run
 from agentloupe.words.step import Step
@@ -41,20 +42,13 @@ _TUPLES = ("tags", "overrides", "coverage_notes")
 _TUPLES_AT = tuple(_RUN_FIELDS.index(name) for name in _TUPLES if name != "overrides")
 
 
-def _text(values: list[Json]) -> bytes:
-    try:
-        return orjson.dumps(values)
-    except TypeError:
-        return dumps(values)  # integers beyond 64 bits, lone surrogates
-
-
 def _values(data: bytes) -> list[Json]:
     return cast("list[Json]", loads(data))
 
 
 def steps_bytes(steps: Sequence[Step]) -> list[bytes]:
     """Headers of steps as bytes, without their run."""
-    return envelopes.pack_steps([_text(_header(step)) for step in steps])
+    return envelopes.pack_steps([quick_text(_header(step)) for step in steps])
 
 
 def _header(step: Step) -> list[Json]:
@@ -95,7 +89,7 @@ def run_bytes(run: Run) -> bytes:
     row[_OVERRIDES_AT] = [dict(o) for o in run.overrides]
     for at in _TUPLES_AT:
         row[at] = list(cast("tuple[str, ...]", row[at]))
-    return _text([row, list(_counted(run.counts))])
+    return quick_text([row, list(_counted(run.counts))])
 
 
 def run_from(data: bytes, **columns: Any) -> Run:

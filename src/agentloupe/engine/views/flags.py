@@ -13,10 +13,10 @@ from typing import Final, cast
 
 import orjson
 
-from agentloupe.engine.news import text_of
 from agentloupe.engine.views.bodies import whole_ones
 from agentloupe.ports.recording import GetBodies
 from agentloupe.words.canonical import Json
+from agentloupe.words.jsontext import quick_text
 from agentloupe.words.step import Step
 
 __all__ = ["Flags", "flags_of", "instructions_of"]
@@ -139,7 +139,7 @@ class _Heads:
             ref = _reference(request.get(name))
             if ref is not None:
                 shown[name] = [self._first.get(ref)]
-        return text_of(instructions_of(shown)), text_of(request.get("tools"))
+        return quick_text(instructions_of(shown)), quick_text(request.get("tools"))
 
 
 def _read(text: bytes) -> Json:

@@ -11,7 +11,6 @@ from agentloupe.engine.views.bodies import held
 from agentloupe.engine.views.messages import Message, answer_of, text_in
 from agentloupe.ports.recording import Recording
 from agentloupe.words.canonical import Json, dumps
-from agentloupe.words.errors import Damaged
 from agentloupe.words.step import Step
 
 __all__ = ["lines_of"]
@@ -44,7 +43,7 @@ def _digests(steps: Sequence[Step]) -> Iterator[str | None]:
 
 
 def _line(step: Step, bodies: Recording) -> str:
-    came = _body(bodies, step.output_digest)
+    came = bodies.body_if_there(step.output_digest)
     result = None if came is None else outcome_of(step, came)
     failed = step.status not in {"ok", "open"}
     if step.kind == "llm" and not failed:
@@ -53,7 +52,7 @@ def _line(step: Step, bodies: Recording) -> str:
     told = f"{step.error_class or step.status}: {_text(result)}" if failed and result is None else _text(result)
     if step.kind in {"llm", "agent"}:
         return told
-    given = _body(bodies, step.input_digest)
+    given = bodies.body_if_there(step.input_digest)
     asked = "" if given is None else _cut(_text(given), _SIDE)
     return f"{asked} -> {told}" if asked and told else asked or told
 
@@ -74,11 +73,3 @@ def _cut(text: str, most: int) -> str:
     """A text as one line, cut where it is too long."""
     line = " ".join(text[: 4 * most].split())
     return line if len(line) <= most and len(text) <= 4 * most else f"{line[: most - 1]}…"
-
-
-def _body(bodies: Recording, digest: str | None) -> Json:
-    """A body; one that is gone or damaged tells nothing."""
-    try:
-        return bodies.body(digest)
-    except Damaged:
-        return None

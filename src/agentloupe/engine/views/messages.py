@@ -11,8 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from agentloupe.engine.news import text_of, without_ids
+from agentloupe.engine.news import without_ids
 from agentloupe.words.canonical import Json, dumps
+from agentloupe.words.jsontext import quick_text
 
 __all__ = ["Message", "Part", "PartType", "answer_of", "is_new", "messages_of", "text_in"]
 
@@ -284,4 +285,4 @@ def is_new(messages: Sequence[Message], before: Iterable[Message]) -> list[bool]
 
 
 def _text(message: Message) -> bytes:
-    return message.role.encode("utf-8", "backslashreplace") + text_of(without_ids(message.raw))
+    return message.role.encode("utf-8", "backslashreplace") + quick_text(without_ids(message.raw))

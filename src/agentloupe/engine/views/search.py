@@ -12,7 +12,6 @@ from agentloupe.engine.views.bodies import whole_ones
 from agentloupe.engine.views.messages import answer_of
 from agentloupe.ports.recording import Recording
 from agentloupe.words.canonical import Json
-from agentloupe.words.errors import Damaged
 from agentloupe.words.step import Step
 
 __all__ = ["Hit", "Where", "found_in", "hits_in"]
@@ -96,8 +95,8 @@ def _of_step(bodies: Recording, step: Step, news: News, wanted: str) -> Iterator
         for name, value in fresh.parts if fresh is not None else ():
             yield from hits_in(step.idx, "input", {name.removeprefix("set "): value}, wanted)
     else:
-        yield from hits_in(step.idx, "input", _body(bodies, step.input_digest), wanted)
-    came = _body(bodies, step.output_digest)
+        yield from hits_in(step.idx, "input", bodies.body_if_there(step.input_digest), wanted)
+    came = bodies.body_if_there(step.output_digest)
     if came is None:
         return
     shown = outcome_of(step, came)
@@ -111,11 +110,3 @@ def _of_step(bodies: Recording, step: Step, news: News, wanted: str) -> Iterator
     for at, part in enumerate(answer.parts):
         where: Where = "reasoning" if part.type == "reasoning" else "output"
         yield from hits_in(step.idx, where, {str(at): [part.name, part.text]}, wanted)
-
-
-def _body(bodies: Recording, digest: str | None) -> Json:
-    """A body; one that is gone or damaged holds nothing that could be found."""
-    try:
-        return bodies.body(digest)
-    except Damaged:
-        return None

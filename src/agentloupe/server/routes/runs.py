@@ -140,10 +140,7 @@ def _totals(input_tokens: int | None, output_tokens: int | None, cost: object) -
 
 def _told(recording: Recording, name: str) -> Json:
     """A body of the run's first event; `None` where it is not there any more."""
-    try:
-        return recording.body(recording.events[0].bodies.get(name)) if recording.events else None
-    except Damaged:
-        return None
+    return recording.body_if_there(recording.events[0].bodies.get(name)) if recording.events else None
 
 
 def _listed(value: Json) -> list[Json]:
