@@ -6,6 +6,7 @@ All of this happens once, after the first disagreement; an agreeing replay never
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import Final
 
@@ -85,6 +86,19 @@ class Explainer:
             value=value,
         )
 
+    def at(self, call: RecordedCall | None, kind: DivergenceKind, last: RecordedCall | None) -> Divergence:
+        """A difference at a recorded call, where there is one. `last`: the call that agreed last."""
+        if call is None:
+            return Divergence(kind=kind, agreed=agreed_with(self.tape, last))
+        return Divergence(
+            kind=kind,
+            lane=call.lane,
+            n=call.n,
+            step=self.step_of(call),
+            expected=self.side_of(call),
+            agreed=agreed_with(self.tape, last),
+        )
+
     def call_difference(
         self,
         kind: DivergenceKind,
@@ -123,14 +137,9 @@ class Explainer:
     def awaited(self, call: RecordedCall | None, last: RecordedCall | None, timer: str | None = None) -> Divergence:
         """The recorded call, the timer or the end that a program which stands still does not come to."""
         lane, _, number = timer.rpartition("t") if timer is not None else ("", "", "")
-        return Divergence(
-            kind="missing",
+        return replace(
+            self.at(call, "missing", last),
             sequence=call.first_seq if call else end_of(self.tape, "0"),
-            lane=call.lane if call else None,
-            n=call.n if call else None,
-            step=self.step_of(call) if call else None,
-            expected=self.side_of(call) if call else None,
-            agreed=agreed_with(self.tape, last),
             suggestion="look at what the program waits for: a lock, a queue, an answer past the boundary",
             message=f"the tape waits for timer {number} of lane {lane} (a sleep or a timeout)" if number else None,
         )
@@ -139,15 +148,10 @@ class Explainer:
         self, name: str, call: RecordedCall | None, last: RecordedCall | None, caller: Caller | None
     ) -> Divergence:
         """A call or a timer that ended in the recording, and that the program has cancelled."""
-        return Divergence(
-            kind="order",
+        return replace(
+            self.at(call, "order", last),
             sequence=call.last_seq if call else None,
-            lane=call.lane if call else None,
-            n=call.n if call else None,
-            step=self.step_of(call) if call else None,
-            expected=self.side_of(call) if call else None,
             caller=caller,
-            agreed=agreed_with(self.tape, last),
             message=f"{'it' if call else f'timer {name}'} came to its end in the recording, and is cancelled now",
         )
 
@@ -166,14 +170,9 @@ class Explainer:
     def left_over(self, call: RecordedCall, last: RecordedCall | None, left: int) -> Divergence:
         """A recorded call that nobody asked for."""
         count = f"{left} recorded call{'s' if left > 1 else ''} left" if left else None
-        return Divergence(
-            kind="unconsumed",
+        return replace(
+            self.at(call, "unconsumed", last),
             sequence=call.first_seq,
-            lane=call.lane,
-            n=call.n,
-            step=self.step_of(call),
-            expected=self.side_of(call),
-            agreed=agreed_with(self.tape, last),
             suggestion=_SUGGESTIONS["unconsumed"],
             message=count,
         )
@@ -191,18 +190,14 @@ class Explainer:
         kind, name, digest, value = recorded
         sequence, call = place
         changes, more = changes_between(value, actual)
-        return Divergence(
-            kind="result_changed",
+        return replace(
+            self.at(call, "result_changed", last),
             sequence=sequence,
-            lane=call.lane if call else None,
-            n=call.n if call else None,
-            step=self.step_of(call) if call else None,
             expected=Side(kind=kind, name=name, digest=digest, value=value),
             actual=Side(kind=kind, name=name, digest=digest_of(actual), value=actual),
             changes=changes,
             more_changes=more,
             caller=caller,
-            agreed=agreed_with(self.tape, last),
             hints=hints_for(kind, changes),
             suggestion=_SUGGESTIONS["result_changed"],
             message=message,
@@ -231,13 +226,9 @@ class Explainer:
     ) -> Divergence:
         """A stream, or a result that comes item by item, which the program does not take as far as it did. Its beginning agreed."""
         begun = self.tape.recording.events[(recorded.opened_seq or recorded.first_seq) - 1]
-        return Divergence(
-            kind=kind,
+        return replace(
+            self.at(recorded, kind, None),
             sequence=recorded.last_seq,
-            lane=recorded.lane,
-            n=recorded.n,
-            step=self.step_of(recorded),
-            expected=self.side_of(recorded),
             caller=caller,
             agreed=(begun.sequence, begun.type, recorded.name),
             suggestion=_OF_STREAMS.get(kind),
