@@ -272,6 +272,8 @@ KEYS: Final = (
     "VOYAGE_API_KEY",
     "XAI_API_KEY",
     "LLM_API_KEY",
+    "AWS_ACCESS_KEY_ID",  # with these two botocore looks no further: not in files, nor at the address of the machine's role
+    "AWS_SECRET_ACCESS_KEY",
 )
 """Variables that model clients take their key from."""
 

@@ -7,6 +7,8 @@ methods are the door:
 - `request`, which every method of these SDKs ends in (`sdk_request`): `openai` 2 and 3, `anthropic` on httpx and httpx2;
 - `chat.completions.create` decides from its arguments alone (`openai_chat`), so a replay does none of the SDK's work.
 
+Of a client of AWS (`boto3.client("bedrock-runtime")`) it is its endpoint that gets such a class, see `botocore`.
+
 Outside a run nothing is recorded and nothing is changed.
 """
 
@@ -23,6 +25,7 @@ from typing import Any, TypeVar, cast
 
 from agentloupe.ports import ambient
 from agentloupe.providers import openai_chat
+from agentloupe.providers.botocore import recorded_send, recorded_send_request
 from agentloupe.providers.sdk_asked import asks_raw
 from agentloupe.providers.sdk_request import request_call
 from agentloupe.providers.sending import SENDING, answered, passes_on, try_ended
@@ -39,13 +42,18 @@ SDKS = ("openai", "anthropic")
 def wrap(client: Client) -> Client:
     """Puts a client of a model SDK under the boundary, in place, and returns it. Wrapping again changes nothing.
 
-    Takes `OpenAI`, `Anthropic`, their async twins and the variants for clouds (`AzureOpenAI`, `AnthropicBedrock` ...).
+    Takes `OpenAI`, `Anthropic`, their async twins and the variants for clouds (`AzureOpenAI`, `AnthropicBedrock` ...), and
+    clients of boto3, of which everything is recorded that they ask for.
 
     Raises:
         UsageError: it is no such client.
     """
     kind = type(client)
     if _is_wrapped(kind):
+        return client
+    base = getattr(sys.modules.get("botocore.client"), "BaseClient", None)
+    if base is not None and isinstance(client, base):
+        _wrap_aws(client)
         return client
     cast("Any", client).__class__ = _wrapped_client(kind)
     made = vars(client).get("chat")
@@ -138,7 +146,30 @@ def _wrapped_client(kind: type) -> type:
             return _subclass(kind, _client if issubclass(kind, bases[0]) else _async_client)
     raise UsageError(
         f"{kind.__module__}.{kind.__qualname__} is no client that can be wrapped",
-        hint="wrap(...) takes clients of openai and anthropic; others record with agentloupe.http_transport()",
+        hint="wrap(...) takes clients of openai, anthropic and boto3; others record with agentloupe.http_transport()",
+    )
+
+
+# --- clients of AWS ---------------------------------------------------------------------------------------------------
+
+
+def _wrap_aws(client: Any) -> None:
+    endpoint = client._endpoint
+    kind = cast("Any", type(endpoint))
+    if _is_wrapped(kind):
+        return
+    sends = [getattr(kind, name, None) for name in ("_send_request", "_send", "_get_response")]
+    if None in sends or inspect.iscoroutinefunction(sends[0]):
+        raise UsageError(
+            f"{kind.__module__}.{kind.__qualname__} is no endpoint that can be wrapped",
+            hint="what aiobotocore sends through aiohttp is recorded under agentloupe run",
+        )
+    endpoint.__class__ = _subclass(
+        kind,
+        lambda kind: {
+            "_send_request": recorded_send_request(kind._send_request),
+            "_send": recorded_send(kind._send),
+        },
     )
 
 

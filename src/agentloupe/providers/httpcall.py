@@ -15,7 +15,7 @@ from agentloupe.providers.assembling import is_done
 from agentloupe.providers.exchange import facts_of
 from agentloupe.providers.httpasked import body_asked, query_asked, query_in_order, query_text
 from agentloupe.providers.httpstream import told
-from agentloupe.providers.sending import Sending, on_its_way, trace_into
+from agentloupe.providers.sending import Sending, on_its_way, one_try
 from agentloupe.words.call import Attrs, Call, Kind
 from agentloupe.words.canonical import Json
 from agentloupe.words.errors import NotRebuildable
@@ -135,20 +135,9 @@ class HttpCall:
 
     @contextmanager
     def tried(self, headers: MutableMapping[str, Any]) -> Generator[list[int]]:
-        """Lists the try that is made inside; its status is to be put into the list. No transport below records it again.
-
-        `headers` of the request get the trace of the step, see `trace_into`.
-        """
-        seen: list[int] = []
-        trace_into(headers)
-        with on_its_way(Sending(None)) as sending:
-            sending.tries.begin()
-            try:
-                yield seen
-            except BaseException as error:
-                sending.tries.end(error=type(error).__name__)
-                raise
-            sending.tries.end(status=seen[0])
+        """Lists the only try of a call, see `one_try`. No transport below records it again."""
+        with on_its_way(Sending(None)) as sending, one_try(sending, headers) as seen:
+            yield seen
 
 
 def _told(query: dict[str, Json]) -> dict[str, Json]:

@@ -13,7 +13,7 @@ from agentloupe.providers.sdk_body import Body
 from agentloupe.providers.tries import Tries
 from agentloupe.words.trace import TRACEPARENT
 
-__all__ = ["IDS", "SENDING", "Sending", "answered", "on_its_way", "passes_on", "trace_into", "try_ended"]
+__all__ = ["IDS", "SENDING", "Sending", "answered", "on_its_way", "one_try", "passes_on", "trace_into", "try_ended"]
 
 IDS = {"x-request-id": "request_id", "request-id": "request_id", "anthropic-workspace-id": "workspace_id"}
 """Headers that SDKs put on their objects, and the facts that they become."""
@@ -91,6 +91,23 @@ def on_its_way(sending: Sending) -> Generator[Sending]:
         yield sending
     finally:
         SENDING.reset(token)
+
+
+@contextmanager
+def one_try(sending: Sending, headers: MutableMapping[str, Any]) -> Generator[list[int]]:
+    """Lists the try that is made inside; its status is to be put into the list.
+
+    `headers` of the request get the trace of the step, see `trace_into`.
+    """
+    seen: list[int] = []
+    trace_into(headers)
+    sending.tries.begin()
+    try:
+        yield seen
+    except BaseException as error:
+        sending.tries.end(error=type(error).__name__)
+        raise
+    sending.tries.end(status=seen[0])
 
 
 def trace_into(headers: MutableMapping[str, Any]) -> None:

@@ -1,6 +1,6 @@
-"""Raw requests to model APIs, made through `httpx`, `httpx2`, `requests` or `aiohttp` by a program that wraps nothing itself.
+"""Raw requests to model APIs, made through `httpx`, `httpx2`, `requests`, `aiohttp` or `botocore` by a program that wraps nothing itself.
 
-What sends in these libraries is one method each; while installed, a request that asks a model (`model_urls`) is a call of the
+What sends in these libraries is one method each (of botocore: what sends one request, and what tries it again); while installed, a request that asks a model (`model_urls`) is a call of the
 boundary, as if the program had put `http_transport()`, `requests_adapter()` or `aiohttp_middleware()` there. Every other request passes as
 it is, and so does what a call that is recorded already sends (a wrapped SDK client, a transport of ours).
 """
@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
+from agentloupe.providers.botocore import bytes_of_body, endpoint_class, recorded_send, recorded_send_request
 from agentloupe.providers.exchange import FAMILIES
 from agentloupe.providers.http import HttpTransport
 from agentloupe.providers.model_urls import asks_with, at_model, may_ask
@@ -42,6 +43,8 @@ def install(added: Sequence[str] = ()) -> None:
     client = sys.modules.get("aiohttp.client")
     if hasattr(client, "build_client_middlewares"):  # older ones have no place to stand in
         _replace(getattr(client, "ClientSession", None), "_request", _requesting)
+    _replace(endpoint_class(), "_send", recorded_send)
+    _replace(endpoint_class(), "_send_request", lambda original: recorded_send_request(original, _asks_aws))
 
 
 def uninstall() -> None:
@@ -114,3 +117,8 @@ async def _to_models(request: Any, handler: Callable[[Any], Any]) -> Any:
         or (may_ask(request.method, url) and asks_with(url, await aiohttp.content_of_request(request)))
     )
     return await (aiohttp.send_recorded(request, handler) if asks else handler(request))
+
+
+def _asks_aws(request: dict[str, Any]) -> bool:
+    method, url = request["method"], request["url"]
+    return at_model(url, _added) or (may_ask(method, url) and asks_with(url, bytes_of_body(request["body"])))

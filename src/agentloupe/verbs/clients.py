@@ -17,8 +17,8 @@ __all__ = ["CLIENTS", "wrap_clients", "wrapping_clients"]
 
 CLIENTS = ("anthropic", "openai")
 """Packages whose clients are wrapped when they are made."""
-TRANSPORTS = ("httpx", "httpx2", "requests", "aiohttp")
-"""Packages whose raw requests to models are recorded where they are sent."""
+TRANSPORTS = ("httpx", "httpx2", "requests", "aiohttp", "botocore.endpoint")
+"""Modules whose raw requests to models are recorded where they are sent."""
 
 _SDKS = "agentloupe.providers.clients"
 _RAW = "agentloupe.providers.transports"
