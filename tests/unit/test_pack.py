@@ -5,11 +5,13 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from agentloupe.ports import pack
 from agentloupe.ports.pack import APART, Body, Packed, Packer, needs, unpack
 from agentloupe.words.canonical import digest_bytes, dumps, key_of
 from tests.unit.values import json_values, same
@@ -106,6 +108,21 @@ def edited(messages: list, what: str, at: int, new: list) -> list:
             return messages + messages[:i]
         case _:
             return messages[:1] + new
+
+
+@given(st.lists(MESSAGE, max_size=5), EDITS, st.integers(1, 3))
+def test_lists_are_told_alike_where_all_that_are_known_are_looked_through(messages, edits, remember) -> None:
+    def told() -> list[Packed]:
+        packer, now = Packer(remember), messages
+        packed: list[Packed] = []
+        for what, at, new in [("append", 0, []), *edits]:
+            now = edited(now, what, at, new)
+            packed.append(packer.request({"model": "m", "messages": now})[0])
+        return packed
+
+    with patch.object(pack._Known, "may_share", lambda *_: True):
+        slowly = told()
+    assert told() == slowly
 
 
 @given(st.lists(MESSAGE, max_size=5), EDITS, st.integers(1, 3))

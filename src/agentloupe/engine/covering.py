@@ -15,6 +15,7 @@ from agentloupe.words.run import Coverage
 __all__ = ["MOST_NOTES", "Covered", "coverage_of", "recorded_of", "snapshot_of", "unrecordable_in", "what_is_lost"]
 
 _RANK: Final[tuple[Coverage, ...]] = ("full", "control_flow", "limited_replay", "trace_only", "lossy")
+_SIGN: Final = ord("$")
 MOST_NOTES: Final = 20
 """Reasons that are kept of one run."""
 
@@ -58,7 +59,8 @@ def recorded_of(events: Sequence[Event]) -> dict[str, Json]:
 def unrecordable_in(value: Json, text: bytes | None = None) -> tuple[tuple[str, str], ...]:
     """Paths and types of what `codecs` marked as unrecordable in a wire value. `text`: its text, where that was made."""
     try:
-        if b'{"$unrecordable":' not in (orjson.dumps(value) if text is None else text):
+        text = orjson.dumps(value) if text is None else text
+        if _SIGN not in text or b'{"$unrecordable":' not in text:
             return ()
     except TypeError:
         pass  # integers beyond orjson's range: look at every part
