@@ -411,3 +411,14 @@ def test_the_hook_is_installed_once() -> None:
     assert guard._install.cache_info().currsize <= 1
     assert replay(Program(STEPS).recorded(), as_agent(Program(STEPS).agent, "program")).passed
     assert guard._install.cache_info().currsize == 1
+
+
+def test_a_module_that_this_python_lacks_is_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    plain = guard.import_module
+    monkeypatch.setattr(guard, "import_module", lambda name: asked.append(name) or plain(name))
+    guard._module.cache_clear()
+    for _ in range(3):
+        with sealed_off(_stop):
+            pass
+    assert sorted(asked) == ["_interpreters", "_posixsubprocess"]

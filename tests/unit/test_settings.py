@@ -173,6 +173,15 @@ def test_a_wrong_limit_names_its_line(tmp_path: Path, line: str, told: str) -> N
         load(tmp_path, {})
 
 
+def test_a_project_file_is_read_once(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(workdir / "pyproject.toml", '[project]\ndependencies = ["agentloupe"]\n')
+    read: list[Path] = []
+    plain = Path.read_bytes
+    monkeypatch.setattr(Path, "read_bytes", lambda path: read.append(path) or plain(path))
+    load(environ={})
+    assert [path.name for path in read] == ["pyproject.toml"]
+
+
 def test_a_file_is_parsed_once_as_long_as_it_says_the_same(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     parsed: list[str] = []
     plain = tomllib.loads

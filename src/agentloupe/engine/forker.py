@@ -153,11 +153,8 @@ class _Before(Replayer):
         if isinstance(answer, Serve) and late:
             if isinstance(answer.value, streams.Played):
                 answer.value.ended = partial(self._late, recorded, late[-1], lost=False)
-            return (
-                answer
-                if late[0] != recorded.call_id
-                else replace(answer, handed=partial(self._late, recorded, late[0]))
-            )
+            if late[0] == recorded.call_id:
+                answer.handed = partial(self._late, recorded, late[0])
         return answer
 
     def _late(self, recorded: RecordedCall, turn: str, lost: bool) -> None:

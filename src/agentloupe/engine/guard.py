@@ -148,8 +148,17 @@ def _take_away() -> None:
         ("_posixsubprocess", "fork_exec", _fork_exec),
         ("_interpreters", "create", _create),  # new in Python 3.13; no audit hook hears of it
     ):
-        with suppress(ImportError):
-            _replace(import_module(module), name, refusal)
+        owner = _module(module)
+        if owner is not None:
+            _replace(owner, name, refusal)
+
+
+@cache
+def _module(name: str) -> Any:
+    """A module, or `None` where this Python has none of that name: to look for it takes longer than all else here."""
+    with suppress(ImportError):
+        return import_module(name)
+    return None
 
 
 def _replace(owner: Any, name: str, by: object) -> None:
@@ -167,6 +176,7 @@ def _give_back() -> None:
             setattr(owner, name, before)
 
 
+@functools.lru_cache(32)
 def _sending(method: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(method)
     def send(self: socket.socket, *args: Any, **kwargs: Any) -> Any:
@@ -288,7 +298,7 @@ def without_credentials(environment: Mapping[str, str]) -> dict[str, str]:
 @contextmanager
 def placeholder_keys() -> Generator[None]:
     """Lets clients that insist on a key be made without one, in this process; keys that are there are left alone."""
-    before = {name: os.environ.get(name) for name in KEYS if not os.environ.get(name)}
+    before = {name: value for name in KEYS if not (value := os.environ.get(name))}
     os.environ.update(dict.fromkeys(before, PLACEHOLDER))
     try:
         yield

@@ -146,7 +146,7 @@ class Replayer:
             # The end of a call that was in flight when its run ended would have had its turn, cancelled or not.
             stopped = recorded.cancelled and not recorded.streamed
             times = cancels if isinstance(cancels, int) else int(stopped)
-            return replace(answer, call_id=recorded.call_id, cancels=times)
+            answer.call_id, answer.cancels = recorded.call_id, times
         return answer
 
     def _tell_template(self, recorded: RecordedCall, call: Call) -> None:

@@ -52,7 +52,7 @@ survives power loss."""
 # --- the boundary -----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Serve:
     """A decision: this is the answer, nothing is performed.
 

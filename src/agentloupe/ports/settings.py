@@ -180,7 +180,7 @@ def find_root(start: Path | None = None) -> Path:
 
     It is the nearest one that holds `loupe.toml`, `pyproject.toml` or `.git`; else `start` itself.
     """
-    here = (start or Path.cwd()).resolve()
+    here = Path(os.path.realpath(start or Path.cwd()))
     for folder in (here, *here.parents):
         if any((folder / marker).exists() for marker in _MARKERS):
             return folder
@@ -194,7 +194,10 @@ def load(start: Path | None = None, environ: Mapping[str, str] | None = None) ->
         ConfigError: a file cannot be read, a name is unknown, a value is of the wrong kind; names file and line.
     """
     root = find_root(start)
-    variables = os.environ if environ is None else environ
+    given = os.environ if environ is None else environ
+    variables = {
+        name: given[name] for name in given if name.startswith("LOUPE_")
+    }  # most that are asked for are not there
     found = {**_from_files(root), **_from_environment(variables)}
     found["server"] = ServerSettings(**{**found.get("server", {}), **_of_server(variables)})
     db = found.pop("db", None)
@@ -222,11 +225,11 @@ def _place(db: str, root: Path) -> str:
 def _from_files(root: Path) -> dict[str, Any]:
     own = root / "loupe.toml"
     if own.is_file():
-        return _read_table(own, _read_toml(own))
+        return _read_table(own, _read_toml(own, _bytes(own)))
     project = root / "pyproject.toml"
-    if not project.is_file() or b"agentloupe" not in _bytes(project):
+    if not project.is_file() or b"agentloupe" not in (content := _bytes(project)):
         return {}
-    tools: Mapping[str, Mapping[str, Any]] = _read_toml(project).get("tool", {})
+    tools: Mapping[str, Mapping[str, Any]] = _read_toml(project, content).get("tool", {})
     return _read_table(project, tools.get("agentloupe", {}))
 
 
@@ -237,11 +240,11 @@ def _bytes(path: Path) -> bytes:
         raise ConfigError(f"{path} cannot be read: {wrong.strerror}") from wrong
 
 
-def _read_toml(path: Path) -> Mapping[str, Any]:
+def _read_toml(path: Path, content: bytes) -> Mapping[str, Any]:
     import tomllib
 
     try:
-        return _parsed(_bytes(path).decode("utf-8"))
+        return _parsed(content.decode("utf-8"))
     except tomllib.TOMLDecodeError as wrong:
         line = re.search(r"line (\d+)", str(wrong))
         raise ConfigError(f"{path}:{line[1] if line else 1}: not valid TOML: {wrong}") from wrong
