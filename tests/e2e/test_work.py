@@ -227,6 +227,8 @@ def test_settings_say_where_they_come_from_and_keep_the_key(page: Page, server: 
     row = page.get_by_role("row").filter(has_text="server.max_body")
     expect(row).to_contain_text("LOUPE_SERVER_MAX_BODY")
     expect(row).to_contain_text("default")
+    for table in ("Secret removal", "Redaction", "Agents kept in another way"):
+        expect(page.get_by_role("region", name=table)).to_be_visible()
     named = page.get_by_role("table", name="Settings").locator("tbody tr td:first-child")
     expect(named.filter(has_text="anchor_key")).to_contain_text("public key")
     assert named.count() == named.filter(has=page.locator(".note")).count() > 10  # every setting says what it does

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ import pytest
 from starlette.testclient import TestClient
 
 from agentloupe.ports.protocols import Store
-from agentloupe.ports.settings import load
+from agentloupe.ports.settings import Settings, load
+from agentloupe.server.schemas.settings import GENERAL, SettingsDocument
 from agentloupe.verbs.pricing import price_table
 from tests.fork_support import weather_run
 from tests.server.answers import good
@@ -60,7 +62,9 @@ def test_every_setting_of_the_reference_is_told(client: TestClient, project: Pat
     named = {f"{table}.{name}" if table else name for table, name in rows}
     assert len(named) > 15
     assert set(items) == {name for name in named if not name.startswith("secrets.")} - {"db"}
-    assert found["secrets"].keys() == {name.removeprefix("secrets.") for name in named if name.startswith("secrets.")}
+    assert found["secrets"].keys() - {"places"} == {
+        name.removeprefix("secrets.") for name in named if name.startswith("secrets.")
+    }
     described: Any = client.get("/api/openapi.json").json()["components"]["schemas"]["Setting"]
     assert described["properties"]["name"]["enum"] == list(items)
     assert (items["anchors"]["value"], items["anchors"]["place"]) == (str(anchors), "loupe.toml:2")
@@ -98,6 +102,56 @@ def test_each_setting_says_where_it_comes_from(
     assert found["model"]["places"] == {"base_url": ".env:2", "model": None, "key": None}
     assert "sk-secret" not in json.dumps(found)
     assert "password" not in json.dumps(found)
+
+
+def test_rules_of_removal_and_what_single_agents_keep_are_told_with_their_places(
+    client: TestClient, project: Path
+) -> None:
+    more = """
+[secrets]
+fields = ["pin"]
+patterns = { ticket = "TICK-[0-9]{6}" }
+
+[redaction]
+keep = ["city"]
+[redaction.patterns]
+plate = "[A-Z]{2}-[0-9]+"
+
+[profiles]
+support = "digest_only"
+
+[samples]
+triage = 0.1
+"""
+    with (project / "loupe.toml").open("a") as file:
+        file.write(more)
+    found = good(client.get("/api/settings"))
+    assert found["problem"] is None
+    assert found["secrets"] == {
+        "fields": ["pin"],
+        "keep": [],
+        "patterns": ["ticket"],
+        "places": {"fields": "loupe.toml:17", "keep": None, "patterns": "loupe.toml:18"},
+    }
+    assert found["redaction"] == {
+        "fields": [],
+        "keep": ["city"],
+        "patterns": ["plate"],
+        "places": {"fields": None, "keep": "loupe.toml:21", "patterns": "loupe.toml:22"},
+    }
+    assert found["profiles"] == [{"agent": "support", "profile": "digest_only", "place": "loupe.toml:26"}]
+    assert found["samples"] == [{"agent": "triage", "share": 0.1, "place": "loupe.toml:29"}]
+
+
+def test_every_table_of_a_file_is_told() -> None:
+    """What the reader of the file takes, the document has."""
+    shown = {"redaction": "redact_fields", "secrets": "secret_fields"}
+    tables = {"secrets", "redaction", "profiles", "samples", "live", "endpoints"}
+    assert {shown.get(table, table) for table in tables} <= {f.name for f in fields(Settings)}
+    assert tables <= SettingsDocument.model_fields.keys()
+    told = {*GENERAL, "root", "db", "when_full", "server", "live", "endpoints", "profiles", "samples"}
+    rules = {f"{table}_{kind}" for table in ("secret", "redact") for kind in ("fields", "keep", "patterns")}
+    assert {f.name for f in fields(Settings)} == told | rules
 
 
 def test_live_tools_are_changed_and_everything_else_stays_word_by_word(client: TestClient, project: Path) -> None:

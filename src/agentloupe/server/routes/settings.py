@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, cast
@@ -87,11 +88,16 @@ def _document(here: Context) -> dict[str, Any]:
         "model": _model(here.settings.root),
         "endpoints": [_endpoint(files, name, one) for name, one in found.endpoints.items()],
         "prices": library | own,
-        "secrets": {
-            "fields": list(found.secret_fields),
-            "keep": list(found.secret_keep),
-            "patterns": list(found.secret_patterns),
-        },
+        "secrets": _rules(files, "secrets", found.secret_fields, found.secret_keep, found.secret_patterns),
+        "redaction": _rules(files, "redaction", found.redact_fields, found.redact_keep, found.redact_patterns),
+        "profiles": [
+            {"agent": agent, "profile": profile, "place": line_in(files, "profiles", agent)}
+            for agent, profile in found.profiles.items()
+        ],
+        "samples": [
+            {"agent": agent, "share": share, "place": line_in(files, "samples", agent)}
+            for agent, share in found.samples.items()
+        ],
         "files": {"settings": files.settings.name, "prices": files.prices.name},
         "version": files.version(),
         "read_only": files.read_only(),
@@ -122,6 +128,15 @@ def _item(files: SettingsFiles, table: str, name: str, value: Any, default: Any)
         "origin": "environment" if set_outside else "file" if place or value != default else "default",
         "place": None if set_outside else place,
     }
+
+
+def _rules(
+    files: SettingsFiles, table: str, named: Sequence[str], keep: Sequence[str], patterns: Mapping[str, str]
+) -> dict[str, Any]:
+    rules = {"fields": list(named), "keep": list(keep), "patterns": list(patterns)}
+    # Patterns are an inline table or one of their own.
+    places = {kind: line_in(files, table, kind) or line_in(files, f"{table}.{kind}", None) for kind in rules}
+    return rules | {"places": places}
 
 
 def _endpoint(files: SettingsFiles, name: str, one: EndpointSettings) -> dict[str, Any]:

@@ -104,12 +104,37 @@ class Files(Document):
     prices: str
 
 
-class Secrets(Document):
-    """The project's own rules of secret removal, by name."""
+class RulePlaces(Document):
+    """File and line of each kind of rules, where a file sets them."""
+
+    fields: str | None
+    keep: str | None
+    patterns: str | None
+
+
+class Rules(Document):
+    """The project's own rules of removal, by name."""
 
     fields: list[str]
     keep: list[str]
     patterns: list[str]
+    places: RulePlaces
+
+
+class AgentProfile(Document):
+    """An agent with a profile of its own."""
+
+    agent: str
+    profile: Literal["full", "redacted", "digest_only"]
+    place: str | None
+
+
+class AgentSample(Document):
+    """An agent of which another share of the runs is kept by their profile."""
+
+    agent: str
+    share: float
+    place: str | None
 
 
 class SettingsDocument(Document):
@@ -120,7 +145,10 @@ class SettingsDocument(Document):
     model: ModelDocument
     endpoints: list[EndpointDocument]
     prices: Prices
-    secrets: Secrets
+    secrets: Rules
+    redaction: Rules = Field(description="What the profile `redacted` removes besides the built-in shapes.")
+    profiles: list[AgentProfile]
+    samples: list[AgentSample]
     files: Files
     version: str = Field(description="Changes when a file does; a change has to name it.")
     read_only: str | None = Field(description="Why nothing can be changed here.")

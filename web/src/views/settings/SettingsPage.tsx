@@ -6,7 +6,7 @@ import { useWords } from '../../base/words';
 import { FindRuns, Foot } from '../../widgets/slots';
 import { Failure, Loading, Strip } from '../../widgets/states';
 import { Tag } from '../../widgets/tags';
-import { Command, Count } from '../../widgets/text';
+import { Command, Count, RunText } from '../../widgets/text';
 import { Items } from './Items';
 import { Live } from './Live';
 import { NotSet, Part } from './Part';
@@ -44,7 +44,13 @@ export function SettingsPage() {
         {found.data && <Endpoints settings={found.data} />}
         {found.data && <Live settings={found.data} />}
         {found.data && <Prices settings={found.data} />}
-        {found.data && <Secrets settings={found.data} />}
+        {found.data && <Agents settings={found.data} />}
+        {found.data && (
+          <>
+            <Removed title={t('settings.secrets')} say={t('setup.secretsSay')} rules={found.data.secrets} />
+            <Removed title={t('setup.redaction')} say={t('setup.redactionSay')} rules={found.data.redaction} />
+          </>
+        )}
       </div>
       {found.isError && <Failure error={found.error} again={() => void found.refetch()} />}
       {found.isPending && <Loading what={t('settings.title')} rows={10} />}
@@ -152,21 +158,46 @@ function Server() {
   );
 }
 
-function Secrets({ settings }: { readonly settings: Settings }) {
+/** Rules of the project by which something is removed. */
+function Removed({ title, say, rules }: { title: string; say: string; rules: Settings['secrets'] }) {
   const { t } = useWords();
-  const rules = [
-    ['setup.fields', settings.secrets.fields],
-    ['setup.patterns', settings.secrets.patterns],
-    ['setup.keep', settings.secrets.keep],
-  ] as const;
   return (
-    <Part title={t('settings.secrets')}>
-      <p className="note">{t('setup.secretsSay')}</p>
+    <Part title={title}>
+      <p className="note">{say}</p>
       <dl className="kv">
-        {rules.map(([word, names]) => (
-          <div key={word} className="pair">
-            <dt>{t(word)}</dt>
-            <dd className="mono">{names.join(', ') || <NotSet />}</dd>
+        {(['fields', 'patterns', 'keep'] as const).map(kind => (
+          <div key={kind} className="pair">
+            <dt>{t(`setup.${kind}`)}</dt>
+            <dd className="mono">
+              {rules[kind].join(', ') || <NotSet />} <Place place={rules.places[kind]} />
+            </dd>
+          </div>
+        ))}
+      </dl>
+    </Part>
+  );
+}
+
+/** Agents of which something else is kept than of all others. */
+function Agents({ settings }: { readonly settings: Settings }) {
+  const { t } = useWords();
+  const kept = [
+    ...settings.profiles.map(({ profile, ...one }) => ({ ...one, name: 'profile', value: profile })),
+    ...settings.samples.map(({ share, ...one }) => ({ ...one, name: 'sample', value: String(share) })),
+  ];
+  return (
+    <Part title={t('setup.agents')}>
+      <p className="note">{t('setup.agentsSay')}</p>
+      {kept.length === 0 && <p>{t('settings.noLive')}</p>}
+      <dl className="kv">
+        {kept.map(({ agent, name, value, place }) => (
+          <div key={`${name} ${agent}`} className="pair">
+            <dt className="mono">
+              <RunText>{agent}</RunText>
+            </dt>
+            <dd className="mono">
+              {name} = {value} <Place place={place} />
+            </dd>
           </div>
         ))}
       </dl>
