@@ -3,6 +3,7 @@ import '../base/elements.css';
 import '../widgets/widgets.css';
 import '../widgets/states.css';
 import './shell.css';
+import './narrow.css';
 import { QueryClientProvider } from '@tanstack/react-query';
 import { RouterProvider } from '@tanstack/react-router';
 import { StrictMode } from 'react';
