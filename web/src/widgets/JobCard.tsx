@@ -9,7 +9,7 @@ import { useWords } from '../base/words';
 import { sentenceIn } from '../base/words/said';
 import { Failure } from './states';
 import { Status, Tag } from './tags';
-import { Command, RunText } from './text';
+import { Command, RunText, Said } from './text';
 
 const GOING = ['queued', 'running', 'waiting', 'rate_limited'];
 
@@ -68,7 +68,7 @@ export function JobCard({ job, children }: JobCardProps) {
       )}
       {job.notes.map(note => (
         <p key={note} className="note">
-          {note}
+          <Said>{note}</Said>
         </p>
       ))}
       {job.lacks && <Lacking job={job} lacks={job.lacks} />}

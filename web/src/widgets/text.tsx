@@ -2,6 +2,7 @@ import { useState } from 'react';
 import { count } from '../base/format';
 import { pieces } from '../base/visible';
 import { useWords } from '../base/words';
+import { sentenceIn } from '../base/words/said';
 import { Icon } from './Icon';
 
 /** Text of a run, as text: nothing in it is markup, and characters that cannot be seen are shown as signs. */
@@ -23,6 +24,22 @@ export function RunText({ children }: { readonly children: string }) {
       )}
     </bdi>
   );
+}
+
+/** A fixed sentence of the server, in the language of the page as far as that is known. */
+export function Said({ children }: { readonly children: string }) {
+  const { language } = useWords();
+  return <RunText>{sentenceIn(language, children)}</RunText>;
+}
+
+/** Several of them in one line. */
+export function AllSaid({ texts }: { readonly texts: readonly string[] }) {
+  return texts.map((text, at) => (
+    <span key={text}>
+      {at > 0 && ' · '}
+      <Said>{text}</Said>
+    </span>
+  ));
 }
 
 /** A number as the language writes it; unknown is the word, never 0. */

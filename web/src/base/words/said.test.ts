@@ -56,6 +56,55 @@ describe('what the server says', () => {
     expect(sentenceIn('en', text)).toBe(text);
   });
 
+  /** Sentences that the engine puts together, with a word for what it puts in. */
+  const made = (file: string, ...forms: RegExp[]) =>
+    texts(file, ...forms).map(text => text.replace(/\{[^{}]*\}/g, '7').replace(/\{[^{}]*\}/g, '7'));
+  const NOTED = [
+    ...made('engine/explain.py', /message=f?"([^"]*)"/g, /count = f"([^"]*)"/g),
+    ...made('engine/ruling.py', /notes\.append\("([^"]*)"/g, /message=f"([^"]*)"/g),
+    ...made('engine/replayer.py', /note = f"([^"]*)"/g, /strayed\(f"([^"]*)"/g),
+    ...made(
+      'verbs/replaysession.py',
+      /notes\.append\(f"([^"]*)"/g,
+      /^_OTHERS: Final = "([^"]*)"/gm,
+      /message=f"([^"]*)"/g,
+    ),
+    ...made('verbs/isolated.py', /notes\.append\(f?"([^"]*)"/g, /message=f"([^"]*)"/g),
+    ...made('verbs/replaying.py', /message="([^"]*)"/g),
+    ...made('verbs/keeping.py', /return "\w+", f?"([^"]*)"/g),
+    ...made('words/keeping.py', /return f"(\{values\}[^"]*)"/g),
+    ...made('engine/recorder.py', /_covered\.lower\(\s*"\w+", f"([^"]*)"/g),
+    ...made('engine/recorder.py', /note = f"((?:tool|\{what\})[^"]*)"/g),
+    ...made('engine/settling.py', /"coverage_notes": \[f"([^"]*)"/g),
+    ...made('engine/cautions.py', /yield f?"([^"]*)"/g, /found\.append\(\s*f?"([^"]*)"/g),
+    ...made('verbs/forkfamily.py', /notes\.append\(f"([^"]*)"/g),
+    ...made('verbs/working.py', /notes\.append\(f"([^"]*)"/g),
+  ].filter(
+    text =>
+      /[a-z]{3}/.test(text) &&
+      !text.endsWith(': kept as they came, looked through for secrets as far as they can be read'),
+  );
+
+  it('has the notes of reports, recordings and forks from the engine itself', () => {
+    expect(NOTED.length).toBeGreaterThan(45);
+    expect(NOTED).toContain('the store failed meanwhile (7)');
+  });
+
+  it.each(NOTED)('says in Chinese what is noted: %s', text => {
+    expect(sentenceIn('zh-CN', text)).toMatch(/\p{Script=Han}/u);
+    expect(sentenceIn('en', text)).toBe(text);
+  });
+
+  it('keeps what a note names', () => {
+    expect(sentenceIn('zh-CN', 'args.0: $.at of type Clock could not be recorded')).toBe(
+      'args.0：类型 Clock 的 $.at 无法录制',
+    );
+    expect(sentenceIn('zh-CN', 'the program ended with exit code 1, the recorded one with 0')).toMatch(/ 1，.* 0$/);
+    expect(
+      sentenceIn('zh-CN', 'max_tokens (10) must be more than thinking.budget_tokens (20), the model will'),
+    ).toMatch(/（10）.*（20）/);
+  });
+
   it('keeps what a sentence of a report names', () => {
     expect(engine('engine/replayer.py')).toContain('f"the same call, but {before} recorded call');
     expect(sentenceIn('zh-CN', 'the same call, but 1 recorded call comes before it')).toMatch(/ 1 /);

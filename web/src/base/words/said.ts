@@ -1,5 +1,6 @@
 import { CAUSES_ZH } from './causes';
 import type { Language } from './index';
+import { NOTES_ZH } from './notes';
 
 /** What the server says in English, by its stable codes, in other languages. What is not here stays English. */
 interface Said {
@@ -60,6 +61,7 @@ const zh: Said = {
     [/( \(|; )(\S+) added: /g, '$1新增 $2：'],
     [/( \(|; )(\S+) removed: /g, '$1去掉 $2：'],
     ...CAUSES_ZH,
+    ...NOTES_ZH,
   ],
 };
 

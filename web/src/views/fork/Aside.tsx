@@ -22,7 +22,7 @@ import {
 import { furtherInstructions } from '../../model/request';
 import { Icon, type Sign } from '../../widgets/Icon';
 import { Failure } from '../../widgets/states';
-import { Command, Kbd, RunText } from '../../widgets/text';
+import { Command, Kbd, RunText, Said } from '../../widgets/text';
 import { FaultText } from './FaultText';
 import { Watch } from './Watch';
 
@@ -194,7 +194,7 @@ function Know({ dialog, draft }: { readonly dialog: ForkDialog; readonly draft: 
         )}
         {dialog.server_held && <Line sign="warn" look="missed" head={t('fork.know.held')} />}
         {dialog.cautions.map(caution => (
-          <Line key={caution} sign="warn" look="missed" head={<RunText>{caution}</RunText>} />
+          <Line key={caution} sign="warn" look="missed" head={<Said>{caution}</Said>} />
         ))}
       </ul>
     </>

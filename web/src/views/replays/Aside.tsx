@@ -4,11 +4,10 @@ import type { ReactNode } from 'react';
 import { address, get, path } from '../../api/client';
 import type { EventPage, RunDetail } from '../../api/types';
 import { useWords } from '../../base/words';
-import { sentenceIn } from '../../base/words/said';
 import { fates, LEVELS, type Level, type ReplayReport, recordedWith } from '../../model/report';
 import { Icon, type Sign } from '../../widgets/Icon';
 import { CoverageTag } from '../../widgets/tags';
-import { Command, Count, RunText, Unknown } from '../../widgets/text';
+import { AllSaid, Command, Count, RunText, Said, Unknown } from '../../widgets/text';
 
 interface AsideProps {
   readonly report: ReplayReport;
@@ -31,7 +30,7 @@ export function Aside({ report, command }: AsideProps) {
           <ul className="know">
             {report.notes.map(note => (
               <Known key={note} sign="info">
-                <RunText>{note}</RunText>
+                <Said>{note}</Said>
               </Known>
             ))}
           </ul>
@@ -54,7 +53,7 @@ function Part({ title, children }: { readonly title: string; readonly children: 
 }
 
 function Near({ report }: { readonly report: ReplayReport }) {
-  const { t, language } = useWords();
+  const { t } = useWords();
   const near = report.divergence?.candidates ?? [];
   if (near.length === 0) return null;
   return (
@@ -70,7 +69,7 @@ function Near({ report }: { readonly report: ReplayReport }) {
           </dd>
           <dt>{t('report.rejected')}</dt>
           <dd>
-            <RunText>{sentenceIn(language, one.rejected)}</RunText>
+            <Said>{one.rejected}</Said>
           </dd>
         </dl>
       ))}
@@ -106,7 +105,7 @@ function LastAgreed({ report }: { readonly report: ReplayReport }) {
 const LOOKS: Readonly<Record<'yes' | 'no' | 'not', Sign>> = { yes: 'check', no: 'error', not: 'info' };
 
 function Judged({ report }: { readonly report: ReplayReport }) {
-  const { t, language } = useWords();
+  const { t } = useWords();
   const fate = (level: Level) => {
     const found = report.levels[level];
     return found === null ? 'not' : found ? 'yes' : 'no';
@@ -124,7 +123,7 @@ function Judged({ report }: { readonly report: ReplayReport }) {
         <Known sign="lock">{t('report.nothingRun')}</Known>
         {report.not_covered.map(what => (
           <Known key={what} sign="info">
-            {t('report.notObserved')} <RunText>{sentenceIn(language, what)}</RunText>
+            {t('report.notObserved')} <Said>{what}</Said>
           </Known>
         ))}
       </ul>
@@ -200,8 +199,7 @@ function RecordedWith({ run }: { readonly run: string }) {
       <dl className="kv">
         <dt>{t('run.coverage')}</dt>
         <dd>
-          <CoverageTag coverage={found.data.coverage} />{' '}
-          {found.data.coverage_notes.length > 0 && <RunText>{found.data.coverage_notes.join(' · ')}</RunText>}
+          <CoverageTag coverage={found.data.coverage} /> <AllSaid texts={found.data.coverage_notes} />
         </dd>
         <dt>Python</dt>
         <dd>{made?.python ?? <Unknown />}</dd>

@@ -1,13 +1,12 @@
 import type { ReportDetail } from '../../api/types';
 import { jsonText } from '../../base/json';
 import { useWords } from '../../base/words';
-import { sentenceIn } from '../../base/words/said';
 import { type PlaceChange, wordsApart } from '../../model/diff';
 import type { Divergence, ReplayReport, Side } from '../../model/report';
 import { Words } from '../../widgets/diff';
 import { Icon } from '../../widgets/Icon';
 import { Kind, type KindName } from '../../widgets/tags';
-import { Copy, RunText } from '../../widgets/text';
+import { Copy, RunText, Said } from '../../widgets/text';
 import { kindOf } from './Tape';
 
 interface PartingProps {
@@ -32,7 +31,7 @@ export function Parting({ report, source }: PartingProps) {
       {message && (
         <section className="box pad">
           <p>
-            <RunText>{message}</RunText>
+            <Said>{message}</Said>
           </p>
         </section>
       )}
@@ -90,7 +89,7 @@ function Sides({ divergence }: { readonly divergence: Divergence }) {
       )}
       {divergence.message && (
         <p className="t2 said">
-          <RunText>{divergence.message}</RunText>
+          <Said>{divergence.message}</Said>
         </p>
       )}
       {changes.length > 0 && (
@@ -211,7 +210,7 @@ function Came({ value }: { readonly value: unknown }) {
 }
 
 function Cause({ divergence }: { readonly divergence: Divergence }) {
-  const { t, language } = useWords();
+  const { t } = useWords();
   const { hints, suggestion } = divergence;
   if (hints.length === 0 && !suggestion) return null;
   return (
@@ -223,7 +222,7 @@ function Cause({ divergence }: { readonly divergence: Divergence }) {
             <b>{t('report.cause')}</b>
             {hints.map(hint => (
               <p key={hint} className="t2">
-                <RunText>{sentenceIn(language, hint)}</RunText>
+                <Said>{hint}</Said>
               </p>
             ))}
           </div>
@@ -233,7 +232,7 @@ function Cause({ divergence }: { readonly divergence: Divergence }) {
         <p>
           <b>{t('report.wayOut')}</b>{' '}
           <span className="t2">
-            <RunText>{sentenceIn(language, suggestion)}</RunText>
+            <Said>{suggestion}</Said>
           </span>
         </p>
       )}

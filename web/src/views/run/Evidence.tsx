@@ -10,7 +10,7 @@ import { Dialog } from '../../widgets/controls';
 import { Icon, type Sign } from '../../widgets/Icon';
 import { Failure } from '../../widgets/states';
 import { CoverageTag } from '../../widgets/tags';
-import { Command, Copy, RunText } from '../../widgets/text';
+import { AllSaid, Command, Copy } from '../../widgets/text';
 import { useEvidence } from './queries';
 
 /** What is proven of a run and what is not, in words: chain, bodies, anchor, replay. It can be checked here and now. */
@@ -147,8 +147,7 @@ function RanOn({ run }: { readonly run: RunDetail }) {
       <dl className="kv">
         <dt>{t('run.coverage')}</dt>
         <dd>
-          <CoverageTag coverage={run.coverage} />{' '}
-          {run.coverage_notes.length > 0 && <RunText>{run.coverage_notes.join(' · ')}</RunText>}
+          <CoverageTag coverage={run.coverage} /> <AllSaid texts={run.coverage_notes} />
         </dd>
         <dt>{t('evidence.snapshot')}</dt>
         <dd className="mono digest">

@@ -7,7 +7,7 @@ import { faultIn, standing } from '../../model/evidence';
 import { Icon } from '../../widgets/Icon';
 import { Strip } from '../../widgets/states';
 import { CoverageTag, Tag } from '../../widgets/tags';
-import { Command, RunText } from '../../widgets/text';
+import { Command, RunText, Said } from '../../widgets/text';
 import { useEvidence } from './queries';
 
 /** What must be known before anything below is believed; none of these can be closed. */
@@ -136,7 +136,7 @@ function Coverage({ run }: { readonly run: RunDetail }) {
       <CoverageTag coverage={run.coverage} /> {t(`run.means.${run.coverage}`)}{' '}
       {run.coverage_notes.map(note => (
         <span key={note} className="t2">
-          <RunText>{note}</RunText>.{' '}
+          <Said>{note}</Said>.{' '}
         </span>
       ))}
     </Strip>

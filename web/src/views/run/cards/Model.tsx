@@ -1,11 +1,11 @@
 import { Link } from '@tanstack/react-router';
 import type { Call, ModelCard } from '../../../api/types';
 import { useWords } from '../../../base/words';
-import { sentenceIn, whyIn } from '../../../base/words/said';
+import { whyIn } from '../../../base/words/said';
 import { callsOf, shows } from '../../../model/cards';
 import { Icon } from '../../../widgets/Icon';
 import { Kind, SourceTag, Tag } from '../../../widgets/tags';
-import { RunText } from '../../../widgets/text';
+import { RunText, Said } from '../../../widgets/text';
 import { Asked, Counts, ErrorText, Unfold, useCard } from './CardView';
 import { Inside } from './Inside';
 import { CutText, Meta } from './parts';
@@ -145,7 +145,7 @@ const LINE = 64;
 
 /** A call and what came of it. */
 function CallRow({ call }: { readonly call: Call }) {
-  const { t, language } = useWords();
+  const { t } = useWords();
   const { step, onStep, header, unfolded } = useCard();
   const missed = call.source === 'miss';
   const narrow =
@@ -183,7 +183,7 @@ function CallRow({ call }: { readonly call: Call }) {
         {missed && (
           <span className="why">
             {call.effect === 'write' && <>{t('card.write')} </>}
-            {call.nearest && <RunText>{sentenceIn(language, call.nearest)}</RunText>}
+            {call.nearest && <Said>{call.nearest}</Said>}
           </span>
         )}
       </button>

@@ -3,10 +3,9 @@ import type { StepDetail } from '../../../api/types';
 import { count, dollars, duration, moment, zone } from '../../../base/format';
 import { jsonText } from '../../../base/json';
 import { useWords, type WordKey } from '../../../base/words';
-import { sentenceIn } from '../../../base/words/said';
 import { changedPlaces } from '../../../model/overrides';
 import { SourceTag, Status, Tag } from '../../../widgets/tags';
-import { RunText, Unknown } from '../../../widgets/text';
+import { RunText, Said, Unknown } from '../../../widgets/text';
 import type { PanelProps } from '../Inspector';
 import { Makeup } from './ContextTab';
 import { ChangedWords } from './DiffTab';
@@ -14,7 +13,7 @@ import { useMessages } from './MessagesTab';
 
 /** What is known of a step beside what was said. */
 export function Overview({ run, detail }: PanelProps) {
-  const { t, language } = useWords();
+  const { t } = useWords();
   const { overview } = detail;
   return (
     <section className="panel">
@@ -37,7 +36,7 @@ export function Overview({ run, detail }: PanelProps) {
       {overview.nearest && (
         <Section title={t('step.nearest')}>
           <p className="t2">
-            <RunText>{sentenceIn(language, overview.nearest)}</RunText>
+            <Said>{overview.nearest}</Said>
           </p>
         </Section>
       )}
