@@ -22,7 +22,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from agentloupe.engine import privacy
-from agentloupe.engine.credentials import Look, cookie_text, field_rule
+from agentloupe.engine.credentials import SHAPES, Look, Words, cookie_text, field_rule
 from agentloupe.engine.privacy import (
     NO_RULES,
     Rules,
@@ -33,6 +33,7 @@ from agentloupe.engine.privacy import (
     rules_from,
     scrub_text,
 )
+from agentloupe.engine.rulesets import shapes_of
 from agentloupe.ports import codecs
 from agentloupe.ports.pack import Packer
 
@@ -325,6 +326,32 @@ def test_a_pattern_that_cannot_be_used_withholds_texts() -> None:
     found = scrub({"a": "some text", "n": 1}, Rules(patterns={"bad": "("}))
     assert found.value == {"a": "[removed:withheld:bad]", "n": 1}
     assert found.withheld == ("$.a",)
+
+
+PARTS = st.sampled_from(
+    ["sk-", "sb_secret_", "vcp_", "-", "_", " -", "--", "a", "1", "==", ":AA", "Q~", "key", "\n", "token ", "://"]
+)
+
+
+@given(st.lists(PARTS, max_size=12))
+def test_all_words_are_found_that_stand_in_a_text(parts: list[str]) -> None:
+    words = {needle for shape in shapes_of(RULES.built_in) for needle in shape.needles} | {""}
+    text = "".join(parts)
+    assert sorted(Words(words).within(text)) == sorted(word for word in words if word in text)
+
+
+NAMED = st.sampled_from(["token", "API_KEY", "pass.word", "\u0130", "=", ":", " ", "abc12345", "'x y'", "-", "é"])
+
+
+@given(st.lists(NAMED, max_size=8))
+@example(["token", "\u0130", "=", "abc12345"])  # in lower case one letter more
+def test_what_is_passed_over_quickly_has_nothing_to_find(parts: list[str]) -> None:
+    text = "".join(parts)
+    for shape in SHAPES:
+        if shape.near is not None:
+            slow = copy.copy(shape)
+            slow.near = None
+            assert shape.apply(text) == slow.apply(text)
 
 
 # --- properties -------------------------------------------------------------------------------------------------------
