@@ -15,7 +15,8 @@ from agentloupe.providers.loopback import HttpReply, HttpRequest, json_reply
 
 FORMS = ("chat", "anthropic", "responses")
 PATHS = {"chat": "/v1/chat/completions", "anthropic": "/v1/messages", "responses": "/v1/responses"}
-HISTORY = {"chat": "messages", "anthropic": "messages", "responses": "input"}
+PATHS |= {"converse": "/v1/model/small-1/converse"}
+HISTORY = {"chat": "messages", "anthropic": "messages", "responses": "input", "converse": "messages"}
 ENCRYPTED = "gAAAA-opaque"
 
 
@@ -62,7 +63,8 @@ def answered(form: str, asked: Mapping[str, Any], answer: Any, at: int) -> dict[
     """A whole answer: a text, or reasoning and calls."""
     calls: Sequence[tuple[str, Any]] = [] if isinstance(answer, str) else answer
     text = answer if isinstance(answer, str) else None
-    return {"chat": _chat, "anthropic": _anthropic, "responses": _responses}[form](asked["model"], text, calls, at)
+    made = {"chat": _chat, "anthropic": _anthropic, "responses": _responses, "converse": _converse}[form]
+    return made(asked.get("model", ""), text, calls, at)
 
 
 def _arguments(arguments: Any) -> str:
@@ -100,6 +102,20 @@ def _anthropic(model: str, text: str | None, calls: Sequence[tuple[str, Any]], a
     about = {"id": f"msg{at}", "type": "message", "role": "assistant", "model": model, "stop_sequence": None}
     usage = {"input_tokens": 10, "output_tokens": 5}
     return {**about, "content": content, "stop_reason": "tool_use" if calls else "end_turn", "usage": usage}
+
+
+def _converse(model: str, text: str | None, calls: Sequence[tuple[str, Any]], at: int) -> dict[str, Any]:
+    """Members in the order of their names, as Bedrock has them."""
+    content: list[dict[str, Any]] = [{"text": text}] if text is not None else []
+    if calls:
+        content.append({"reasoningContent": {"reasoningText": {"signature": f"sig{at}==", "text": f"thought {at}"}}})
+        content += [
+            {"toolUse": {"input": args, "name": name, "toolUseId": f"c{at}_{i}"}}
+            for i, (name, args) in enumerate(calls)
+        ]
+    usage = {"inputTokens": 10, "outputTokens": 5, "totalTokens": 15}
+    output = {"message": {"content": content, "role": "assistant"}}
+    return {"output": output, "stopReason": "tool_use" if calls else "end_turn", "usage": usage}
 
 
 def _responses(model: str, text: str | None, calls: Sequence[tuple[str, Any]], at: int) -> dict[str, Any]:
@@ -232,6 +248,8 @@ def definition(form: str, name: str, properties: Mapping[str, Any] | None = None
         return {"type": "function", "function": {"name": name, "parameters": schema}}
     if form == "anthropic":
         return {"name": name, "input_schema": schema}
+    if form == "converse":
+        return {"toolSpec": {"name": name, "inputSchema": {"json": schema}}}
     return {"type": "function", "name": name, "parameters": schema}
 
 

@@ -1,4 +1,4 @@
-"""Generic forks of agents that speak Anthropic's messages or Responses, in the hands that they are written in."""
+"""Generic forks of agents that speak Anthropic's messages, Responses or Converse, in the hands that they are written in."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from agentloupe.providers.loopback import serve
 from agentloupe.verbs.forking import fork
 from agentloupe.verbs.replaying import replay
 from tests.dialect_support import HISTORY, TOOLS, Dialects, definition, ran
+from tests.stream_support import http_client
 
 SCRIPT: list[Any] = [
     [("get_weather", {"city": "Oslo"}), ("get_weather", {"city": "Rome"})],
@@ -60,6 +61,15 @@ RESULTS: dict[str, dict[str, Told]] = {
         "other order": lambda call, text: {"call_id": call, "output": text, "type": "function_call_output"},
     },
 }
+RESULTS["converse"] = {
+    "plain": lambda call, text: {"toolResult": {"toolUseId": call, "content": [{"text": text}]}},
+    "parts": lambda call, text: {"toolResult": {"toolUseId": call, "content": [{"json": {"said": text}}]}},
+    "values": lambda call, text: {"toolResult": {"toolUseId": call, "content": [{"json": json.loads(text)}]}},
+    "marked": lambda call, text: {"toolResult": {"toolUseId": call, "content": [{"text": text}], "status": "success"}},
+    "other order": lambda call, text: {
+        "toolResult": {"status": "success", "content": [{"text": text}], "toolUseId": call}
+    },
+}
 Back = Callable[[Any], Any]
 
 
@@ -86,6 +96,13 @@ BACK: dict[str, dict[str, Back]] = {
     "anthropic": _back("tool_use", ("type", "id", "name", "input"), "thinking"),
     "responses": _back("function_call", ("type", "call_id", "name", "arguments"), "reasoning"),
 }
+CONVERSE = {
+    "objects": lambda block: block,
+    "dumped": lambda block: block,
+    "by hand": lambda block: {name: dict(sorted(said.items(), reverse=True)) for name, said in block.items()},
+    "without thoughts": lambda block: None if "reasoningContent" in block else block,
+}
+BACK["converse"] = CONVERSE
 HANDS = [
     (form, spelled, result, back)
     for form in RESULTS
@@ -157,7 +174,35 @@ def responses_agent(server: Dialects, spelled: str, result: str, back: str) -> C
     return loupe.agent(name="weather")(agent)
 
 
-AGENTS = {"anthropic": anthropic_agent, "responses": responses_agent}
+def converse_agent(server: Dialects, spelled: str, result: str, back: str) -> Callable[[], str]:
+    told = RESULTS["converse"][result]
+
+    def agent() -> str:
+        history: list[Any] = [{"role": "user", "content": [{"text": "q"}]}]
+        tools: Any = {"tools": [definition("converse", name) for name in TOOLS]}
+        with http_client("httpx", asynchronous=False) as client:
+            while True:
+                asked: Any = {
+                    "messages": history,
+                    "system": [{"text": "s"}],
+                    "inferenceConfig": {"maxTokens": 50},
+                    "toolConfig": tools,
+                }
+                answer = client.post(f"{server.url}/v1/model/small-1/converse", json=asked).json()
+                said = answer["output"]["message"]["content"]
+                calls = [block["toolUse"] for block in said if "toolUse" in block]
+                if not calls:
+                    return str(said[0]["text"])
+                history.append({"role": "assistant", "content": given_back("converse", back, said)})
+                results = [
+                    told(call["toolUseId"], SPELLED[spelled](TOOLS[call["name"]](**call["input"]))) for call in calls
+                ]
+                history.append({"role": "user", "content": results})
+
+    return loupe.agent(name="weather")(agent)
+
+
+AGENTS = {"anthropic": anthropic_agent, "responses": responses_agent, "converse": converse_agent}
 
 
 @pytest.mark.parametrize(("form", "spelled", "result", "back"), HANDS)
@@ -179,3 +224,20 @@ def test_an_unchanged_fork_from_any_model_step_asks_what_the_parent_asked(
         assert sent == said
         assert server.asked == asked[n:]
         assert replay(made.id).passed, "a replay writes in that hand, too"
+
+
+def test_converse_is_asked_for_the_recorded_model_with_a_key_also_by_a_fork_of_a_fork(server: Dialects) -> None:
+    run_id = loupe.record(converse_agent(server, "default", "plain", "objects")).run_id
+    where = Endpoint(f"{server.url}/v1", "k")
+    for prompt in ("Be brief.", "Be long."):
+        server.asked.clear()
+        server.paths.clear()
+        server.headers.clear()
+        at = next(step.idx for step in load_steps(loupe.open_store().recording(run_id)) if step.kind == "llm")
+        (made,) = fork(run_id, from_step=at, provider=where, engine="generic", system_prompt=prompt).candidates
+        assert made.status == "ok", made.error
+        assert server.paths == ["/v1/model/small-1/converse"] * len(SCRIPT)
+        assert {headers["authorization"] for headers in server.headers} == {"Bearer k"}
+        assert all(body["system"] == [{"text": prompt}] and "model" not in body for body in server.asked)
+        assert replay(made.id).passed
+        run_id = made.id

@@ -94,6 +94,9 @@ def _events(told: dict[str, Any], usage: dict[str, int]) -> Iterator[bytes]:
 
 def _bedrock(path: str) -> HttpReply:
     """Bedrock's frames, and a whole answer."""
+    if path.endswith("/converse"):
+        message: dict[str, Any] = {"role": "assistant", "content": [{"text": "All at once."}]}
+        return json_reply({"output": {"message": message}, "stopReason": "end_turn"})
     if path.endswith("/invoke"):
         usage = {"input_tokens": 12, "output_tokens": 7}
         text = {"type": "text", "text": "All at once."}
@@ -108,7 +111,7 @@ def answering() -> Callable[[HttpRequest], HttpReply]:
     chat = ScriptedModel(rule)
 
     def app(request: HttpRequest) -> HttpReply:
-        if request.path.startswith("/model/"):
+        if request.path.startswith(("/model/", "/v1/model/")):
             return _bedrock(request.path)
         return _messages(json.loads(request.body)) if request.path == "/v1/messages" else chat.app(request)
 

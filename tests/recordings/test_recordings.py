@@ -20,7 +20,6 @@ from agentloupe.verbs.exchange import export_run, import_file
 from agentloupe.verbs.ledger import export_ledger, import_ledger, replay_folder
 from agentloupe.verbs.replaying import replay
 from agentloupe.words.canonical import digest_bytes
-from agentloupe.words.errors import ForkRefused
 from agentloupe.words.run import RunFilter
 from tests.recordings.make import HERE, KEY, MANIFEST, WANTED, answering, digests, make, manifest
 
@@ -121,10 +120,6 @@ def test_it_is_forked(folder: Path, name: str, store: Store) -> None:
     assert bool(models) == (name not in NOT_FORKED)
     with serve(answering()) as model:
         for step in models:
-            if name == "bedrock":  # asked by Converse, which the plain loop does not speak
-                with pytest.raises(ForkRefused, match="'converse'"):
-                    loupe.fork(run, from_step=step, store=store, provider=Endpoint(f"{model.url}/v1"))
-                continue
             (made,) = loupe.fork(run, from_step=step, store=store, provider=Endpoint(f"{model.url}/v1")).runs
             assert made.status == ("error" if name == "impatient" and step == models[0] else "ok"), made.error
             assert verify(store.recording(made.id)).ok

@@ -31,9 +31,9 @@ _SPELL: Mapping[Spelling, Callable[[Json], str]] = {
 }
 
 
-_REASONING = frozenset({"reasoning", "thinking", "redacted_thinking"})
+_REASONING = frozenset({"reasoning", "thinking", "redacted_thinking", "reasoningContent"})
 """Types of parts that an agent may leave out of its history altogether."""
-_TEXTS = frozenset({"text", "input_text", "output_text"})
+_TEXTS = frozenset({"text", "input_text", "output_text", "json"})
 _WHOLE = "type"
 """Among the members of a part that are left out: the whole part is."""
 _INSIDE = ("content", "tool_calls")
@@ -59,8 +59,8 @@ class Manner:
         marks: also a result that is no error says so.
         members: of a result, in order, where they are not the plain ones.
         said: texts in no spelling of JSON (a text in quotes, a table, a part of the result), by call and result.
-        orders: of the members of parts of a type (messages: of a role; of what a call names: `function`), where it is another
-            one than the model's own.
+        orders: of the members of parts of a type (messages: of a role; of what a call names: `function`; of what stands in a
+            block of Converse: its name and a point), where it is another one than the model's own.
     """
 
     nulls: Nulls = "content"
@@ -110,6 +110,8 @@ class Manner:
                 kept[name] = [self._part(p) if isinstance(p, dict) else p for p in inner if not self._gone(p)]
         if isinstance(function := kept.get(_FUNCTION), dict):
             kept[_FUNCTION] = _ordered(function, self.orders.get(_FUNCTION, ()))
+        if isinstance(inside := kept.get(kind), dict):
+            kept[kind] = _ordered(inside, self.orders.get(f"{kind}.", ()))
         return _ordered(kept, self.orders.get(kind, ()))
 
     def _respelled(self, value: Json) -> Json:
@@ -268,6 +270,7 @@ _RESULTS: Mapping[str, tuple[str, ...]] = {
     "tool_result": ("type", "tool_use_id", "content", "is_error"),
     "function_call_output": ("type", "call_id", "output"),
     "custom_tool_call_output": ("type", "call_id", "output"),
+    "toolResult": ("toolUseId", "content", "status"),
 }
 """Results by their type (chat completions: by their role), with their members as they are plainly written."""
 
@@ -276,9 +279,13 @@ def _members(seen: Sequence[Json]) -> tuple[str, ...]:
     """The members of results; nothing where they are plain, or hold what a loop cannot know."""
     for part in _parts(seen):
         plain = _RESULTS.get(_kind(part))
+        inside = part.get(_kind(part))
         if plain is not None:
-            names, most = tuple(part), {*plain, "name"} if plain is _MEMBERS else {*plain}
-            known = {*plain} - {"is_error"} <= {*names} <= most
+            names, most = (
+                tuple(inside if isinstance(inside, dict) else part),
+                {*plain, "name"} if plain is _MEMBERS else {*plain},
+            )
+            known = {*plain} - {"is_error", "status"} <= {*names} <= most
             return names if known and names != tuple(name for name in plain if name in names) else ()
     return ()
 
@@ -324,7 +331,8 @@ def _is_parts(value: Json) -> bool:
 
 
 def _kind(part: Mapping[str, Json]) -> str:
-    return str(part.get("type") or part.get("role") or "")
+    """Type of a part; role of a message; of a block of Converse, which has neither, its only member."""
+    return str(part.get("type") or part.get("role") or (next(iter(part)) if len(part) == 1 else ""))
 
 
 def _parts(items: Iterable[Json]) -> list[dict[str, Json]]:
@@ -375,6 +383,7 @@ def _changes(turns: Iterable[Sequence[dict[str, Json]]], history: Sequence[Json]
                 _narrow(added, kind, {n for n, value in again.items() if value is None and n not in part})
                 spelled |= {_said(part): _said(again)} if _said(part) else {}
                 orders.see(kind, part, again)
+                orders.see(f"{kind}.", part.get(kind), again.get(kind))
                 orders.see(_FUNCTION, part.get(_FUNCTION), again.get(_FUNCTION))
                 emptied = emptied or (part.get("content", "") is None and again.get("content") == "")
             elif kind in _REASONING - kinds:

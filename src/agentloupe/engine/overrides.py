@@ -320,7 +320,7 @@ def _tool_edits(edits: Sequence[ToolEdit], request: Mapping[str, Json], form: Fo
     """One edit of the whole list: it is sent on every call, and a list that becomes empty has to go."""
     if not edits:
         return []
-    if form == "gemini":
+    if form in _CONFIGS:
         raise UsageError("tools of this form of request are changed by path", hint="--set tools[0]....=VALUE")
     listed = request.get("tools")
     tools = list(listed) if isinstance(listed, list) else []

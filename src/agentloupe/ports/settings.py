@@ -34,7 +34,7 @@
     max_body = 2000000
     [endpoints.claude]                # models that a fork may ask, by name
     base_url = "https://api.anthropic.com/v1"
-    dialect = "anthropic"             # or "responses", "gemini", "chat"; left out: whatever it is asked in
+    dialect = "anthropic"             # or "responses", "gemini", "converse", "chat"; left out: whatever it is asked in
     key_env = "ANTHROPIC_API_KEY"     # the variable (also in .env) that holds the key
 
 Nothing here prints or shows a key.
@@ -385,7 +385,7 @@ def _one_of(*words: str) -> Callable[[Any], str]:
     return read
 
 
-_dialect = _one_of("chat", "anthropic", "responses", "gemini")
+_dialect = _one_of("chat", "anthropic", "responses", "gemini", "converse")
 
 
 def _seconds(value: Any) -> float:

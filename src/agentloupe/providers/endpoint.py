@@ -53,7 +53,10 @@ _PATHS: Mapping[Form, str] = {
     "responses": "/responses",
     "anthropic": "/messages",
     "gemini": "/models",  # and behind it the model, which stands in no body
+    "converse": "/model",  # the same
 }
+_MODEL_IN_PATH: Mapping[Form | None, str] = {"gemini": ":generateContent", "converse": "/converse"}
+"""What stands behind the model in an address."""
 _ANTHROPIC_VERSION = "2023-06-01"
 _BETAS: Mapping[Form, str] = {"anthropic": "anthropic-beta", "responses": "openai-beta"}
 """The header that names betas of an API."""
@@ -70,7 +73,7 @@ class Endpoint:
             message and no printed form.
         timeout: seconds to connect, and seconds between two parts of an answer.
         headers: further headers.
-        dialect: the form that is spoken there (`chat`, `anthropic`, `responses`, `gemini`); `None`: whatever it is asked in, chat
+        dialect: the form that is spoken there (`chat`, `anthropic`, `responses`, `gemini`, `converse`); `None`: whatever it is asked in, chat
             completions where nobody says.
     """
 
@@ -125,8 +128,8 @@ class Endpoint:
         asked = dict(request)
         query = asked.pop(QUERY, None)
         url = self.url
-        if self.dialect == "gemini":
-            url += f"/{urllib.parse.quote(_model_in(asked), safe='')}:generateContent"
+        if self.dialect in _MODEL_IN_PATH:
+            url += f"/{urllib.parse.quote(_model_in(asked), safe='')}{_MODEL_IN_PATH[self.dialect]}"
         status, headers, body = self._exchange(url, dumps(asked), query if isinstance(query, dict) else {})
         tries: list[Json] = [{"status": status, "started_ms": 0.0, "ms": round(monotonic_ms() - began, 3)}]
         if status >= 400:
@@ -212,7 +215,7 @@ def _model_in(asked: dict[str, Json]) -> str:
     """Takes the model out of a request. Raises `ConfigError` where it names none."""
     model = asked.pop("model", None)
     if not isinstance(model, str) or not model:
-        raise ConfigError("the request names no model, which Gemini wants in its address", hint="--model, or LLM_MODEL")
+        raise ConfigError("the request names no model, which is wanted in the address", hint="--model, or LLM_MODEL")
     return model
 
 

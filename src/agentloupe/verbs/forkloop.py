@@ -72,7 +72,7 @@ class LoopFork:
         parts = self._parts
         chosen, model = self._chosen(plan)
         applied = apply_to_request(self._request, plan.overrides, parts.form)
-        request, sent = _sendable(self._with_results(applied.request, plan), parts.model, chosen)
+        request, sent = _sendable(self._with_results(applied.request, plan), parts.model or self._in_path(), chosen)
         spend = self._spend(plan)
         manner = self._manner()
         bodies = {**plan.bodies, "request": request}
@@ -97,6 +97,11 @@ class LoopFork:
         given = self._parts.provider
         chosen = chosen_endpoint(self._parts.endpoint, self._parts.form) if given is None else None
         return chosen, self._model(chosen.provider if chosen is not None else cast("Provider | Model", given), plan)
+
+    def _in_path(self) -> str | None:
+        """The recorded model of Converse, whose body names none."""
+        model = self._call.attrs.get("model")
+        return model if self._parts.form == "converse" and isinstance(model, str) else None
 
     def _spend(self, plan: ForkPlan) -> Spend:
         spend = Spend(plan.limits, cancel=plan.cancel)

@@ -56,7 +56,7 @@ def form_of(request: Mapping[str, Json], provider: str | None = None, endpoint: 
 
 
 def _is_converse(request: Mapping[str, Json]) -> bool:
-    if "anthropic_version" in request or "model" in request:
+    if "anthropic_version" in request:
         return False
     if not _OF_CONVERSE.isdisjoint(request):
         return True

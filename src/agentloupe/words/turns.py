@@ -395,8 +395,90 @@ def _an_object(content: Json) -> Json:
     return value if isinstance(value, dict) else {"result": value}
 
 
+# --- Converse of Bedrock ----------------------------------------------------------------------------------------------
+
+
+class _Converse:
+    form: Form = "converse"
+    history = "messages"
+
+    def items(self, request: Mapping[str, Json]) -> list[Json]:
+        return list(cast("list[Json]", request.get("messages") or []))
+
+    def turn(self, answer: Json) -> list[dict[str, Json]]:
+        output = answer.get("output") if isinstance(answer, dict) else None
+        message = output.get("message") if isinstance(output, dict) else None
+        if not isinstance(message, dict):
+            raise _other_form("none of Converse: output.message is not there")
+        return [message] if message.get("content") else []
+
+    def asked(self, answer: Json) -> list[Asked]:
+        return [call for item in self.turn(answer) for call in self.calls(item)]
+
+    def goes_on(self, answer: Json) -> bool:
+        return False
+
+    def told(self, results: Sequence[Told]) -> list[Json]:
+        return [{"role": "user", "content": [{"toolResult": self._result(one)} for one in results]}]
+
+    def _result(self, one: Told) -> Json:
+        said: dict[str, Json] = {"toolUseId": one.asked.id, "content": _as_blocks(one.content)}
+        return one.in_order(said if one.marked is None else {**said, "status": _STATUS[one.marked]})
+
+    def begins(self, item: Mapping[str, Json]) -> bool:
+        return item.get("role") == "user" and not self.results(item)
+
+    def calls(self, item: Mapping[str, Json]) -> list[Asked]:
+        said = [one for block in _objects(item.get("content")) if isinstance(one := block.get("toolUse"), dict)]
+        return [Asked(str(s.get("toolUseId")), str(s.get("name") or ""), _raw(s.get("input")), "toolUse") for s in said]
+
+    def results(self, item: Mapping[str, Json]) -> list[Result]:
+        said = [one for block in _objects(item.get("content")) if isinstance(one := block.get("toolResult"), dict)]
+        return [
+            Result(str(s.get("toolUseId")), _of_blocks(s.get("content")), marked=_MARKED.get(str(s.get("status"))))
+            for s in said
+        ]
+
+    def with_result(self, item: Mapping[str, Json], call_id: str, content: Json) -> dict[str, Json]:
+        def other(block: Json) -> Json:
+            said = block.get("toolResult") if isinstance(block, dict) else None
+            if not isinstance(block, dict) or not isinstance(said, dict) or said.get("toolUseId") != call_id:
+                return block
+            changed: dict[str, Json] = {**said, "content": _as_blocks(content)}
+            return {**block, "toolResult": {**changed, "status": "success"} if "status" in said else changed}
+
+        return {**item, "content": [other(block) for block in cast("list[Json]", item.get("content") or [])]}
+
+
+_STATUS: Final[Mapping[bool, str]] = {True: "error", False: "success"}
+_MARKED: Final[Mapping[str, bool]] = {status: marked for marked, status in _STATUS.items()}
+
+
+def _of_blocks(content: Json) -> Json:
+    """The content of a result: a text where it is one; a single value as the text of it, in a part of the type `json`."""
+    block = content[0] if isinstance(content, list) and len(content) == 1 else None
+    if isinstance(block, dict) and block.keys() == {"text"}:
+        return block["text"]
+    if isinstance(block, dict) and block.keys() == {"json"}:
+        return [{"type": "json", "text": dumps(block["json"]).decode("utf-8", "surrogatepass")}]
+    return content
+
+
+def _as_blocks(content: Json) -> Json:
+    """The reverse of `_of_blocks`; what is to be a value and is none is a text."""
+    if isinstance(content, str):
+        return [{"text": content}]
+    part = content[0] if isinstance(content, list) and len(content) == 1 else None
+    if not isinstance(part, dict) or part.get("type") != "json":
+        return content
+    try:
+        return [{"json": loads(str(part.get("text")))}]
+    except ValueError:
+        return [{"text": part.get("text")}]
+
+
 CHAT: Final[Dialect] = _Chat()
-_ALL: Iterable[Dialect] = (CHAT, _Anthropic(), _Responses(), _Gemini())
+_ALL: Iterable[Dialect] = (CHAT, _Anthropic(), _Responses(), _Gemini(), _Converse())
 DIALECTS: Final[Mapping[Form, Dialect]] = {dialect.form: dialect for dialect in _ALL}
 """The forms in which a loop can go on, by name."""
 

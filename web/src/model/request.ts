@@ -55,7 +55,7 @@ export function toolName(definition: unknown): string | null {
 /** Whether tools can be edited one by one: the form has such a list, and each has a name of its own. */
 export function toolsAreNamed(request: string, form: string | null): boolean {
   const names = toolsIn(request).map(toolName);
-  return form !== 'gemini' && !names.includes(null) && new Set(names).size === names.length;
+  return form !== 'gemini' && form !== 'converse' && !names.includes(null) && new Set(names).size === names.length;
 }
 
 /** A definition to begin a new tool with, in the form that the request has. */
@@ -69,7 +69,8 @@ export function newTool(form: string | null): unknown {
 
 /** A message to begin a new one with, in the form that the request has. */
 export function newMessage(form: string | null): unknown {
-  return form === 'gemini' ? { role: 'user', parts: [{ text: '' }] } : { role: 'user', content: '' };
+  if (form === 'gemini') return { role: 'user', parts: [{ text: '' }] };
+  return { role: 'user', content: form === 'converse' ? [{ text: '' }] : '' };
 }
 
 /** What a recorded request holds beside prompt, messages, tools and the parameters with a field of their own. */
