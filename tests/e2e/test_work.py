@@ -203,6 +203,9 @@ def test_a_limit_counts_down_and_a_failure_has_a_way_out(page: Page, server: Ser
     expect(card.get_by_text("raise the quota, or name another endpoint")).to_be_visible()
     card.get_by_role("link", name="Fork it again").click()
     expect(page).to_have_url(re.compile("/fork.*from=3"))
+    server.show(page, f"/jobs/{work.failed}", lang="zh-CN")
+    expect(page.get_by_text("配额已用尽。")).to_be_visible()
+    server.show(page, "/runs", lang="en")
 
 
 def test_a_job_is_stopped(page: Page, server: Served, work: Work, store: Store, world: World) -> None:

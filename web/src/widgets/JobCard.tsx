@@ -6,7 +6,7 @@ import { dollars } from '../base/format';
 import { jsonText, parseJson } from '../base/json';
 import { keepWho, keptWho } from '../base/reader';
 import { useWords } from '../base/words';
-import { sentenceIn } from '../base/words/said';
+import { reasonIn, sentenceIn } from '../base/words/said';
 import { Failure } from './states';
 import { Status, Tag } from './tags';
 import { Command, RunText, Said } from './text';
@@ -25,7 +25,7 @@ interface JobCardProps {
 
 /** How a job goes: where it is, what it waits for, how it ends. */
 export function JobCard({ job, children }: JobCardProps) {
-  const { t } = useWords();
+  const { t, language } = useWords();
   const stop = useMutation({ mutationFn: () => send<Job>('POST', path`/api/jobs/${job.id}/cancel`, {}) });
   const { progress } = job;
   return (
@@ -61,7 +61,7 @@ export function JobCard({ job, children }: JobCardProps) {
       {job.error && (
         <div className="failed">
           <span>
-            <RunText>{job.error.message}</RunText>
+            {reasonIn(language, job.error.reason)} <RunText>{job.error.message}</RunText>
             {job.error.hint && <span className="t2"> {job.error.hint}</span>}
           </span>
         </div>
