@@ -430,7 +430,15 @@ def test_a_read_only_folder(db: Path, cli: Command, weather: str, model: Scripte
         assert done.code == 0, done.err  # the agent's work is done, and it is said that nothing was kept
         assert "reading only" in done.err
         assert "NOT RECORDED" in done.err
-        assert cli("export", weather, "-o", str(disk / "x.loupe"), *there).code == 3
+        script = ("--", "python", "examples/weather/agent.py")
+        done = agentloupe("fork", weather, "--from", "4", *there, *script, LLM_BASE_URL=model.url)
+        assert done.code == 3
+        assert f"agentloupe: store {disk / 'loupe.db'} is open for reading only" in done.err, done.err
+        assert "diverges" not in done.err
+        assert "Traceback" not in done.err
+        done = cli("export", weather, "-o", str(disk / "x.loupe"), *there)
+        assert done.code == 3
+        assert f"{disk / 'x.loupe'} cannot be written" in done.err
         assert cli("demo", "--model", "scripted", "--db", str(disk / "other.db")).code == 3
 
 

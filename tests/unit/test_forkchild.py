@@ -111,6 +111,19 @@ def test_a_fork_of_a_script_depends_on_what_the_script_declares(store: Store, sc
     assert found.snapshot.lines() == []
 
 
+def test_a_script_that_starts_other_runs_too_is_told_that_they_were_stopped(store: Store, script: Path):
+    text = script.read_text()
+    script.write_text(text + "    try:\n        helper('another')\n    except BaseException:\n        pass\n")
+    record_script(store, script)
+    run_id = store.runs()[1].id
+    done = fork_command(run_id, ["python", str(script), "hi"], from_step=3, store=store)
+    assert [run.status for run in done.candidates] == ["ok"]
+    assert any(note.startswith("the program starts other runs too; each was stopped") for note in done.notes)
+    script.write_text(text)
+    alone = fork_command(run_id, ["python", str(script), "hi"], from_step=3, store=store, code_changed=True)
+    assert not any("other runs" in note for note in alone.notes)
+
+
 def test_who_watches_is_told_what_the_child_does(store: Store, script: Path):
     run_id = record_script(store, script)
     heard: list[Progress] = []

@@ -195,12 +195,14 @@ class Ended:
         refusal: why it could not begin, or was stopped by a rule.
         applied: edits by path: to how many requests they were applied.
         kept: kept calls that had another input than recorded.
+        others: the program started other runs too, which were stopped where they began.
     """
 
     begun: bool
     refusal: LoupeError | None
     applied: Mapping[str, int]
     kept: int
+    others: bool = False
 
 
 class Forker:
@@ -217,7 +219,7 @@ class Forker:
 
     def __init__(self, plan: ForkPlan) -> None:
         self.plan = plan
-        self.refusal: ForkRefused | None = None
+        self.refusal: LoupeError | None = None
         self.stopped: BaseException | None = None
         self.applied: dict[str, int] = {}
         self.edits: tuple[Edit, ...] = ()
@@ -280,7 +282,12 @@ class Forker:
             end_agents=not own,
             amended={call_id: found.digest for call_id, found in packed.items()},
         )
-        pen = Pen(plan.open(), scribe, plan.rules, plan.run_id, self.spend if self._own_limits else None)
+        try:
+            writer = plan.open()
+        except LoupeError as refused:
+            self.refusal = refused  # of the store; what the agent makes of it is no difference of the code
+            raise
+        pen = Pen(writer, scribe, plan.rules, plan.run_id, self.spend if self._own_limits else None)
         self._pen = pen
         bodies = [body for found in packed.values() for body in found.bodies]
         pen.begin(self._started(opening), self.prefix.drafts, bodies)

@@ -6,6 +6,7 @@ import errno
 import os
 import shutil
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from agentloupe.ports import ambient
@@ -59,7 +60,8 @@ def write_file(path: Path, data: bytes) -> None:
     except OSError as wrong:
         raise _unwritable(path, wrong) from wrong
     finally:
-        beside.unlink(missing_ok=True)
+        with suppress(OSError):  # what stands in the way of this has been said above
+            beside.unlink(missing_ok=True)
 
 
 def append_line(path: Path, make: Callable[[bytes], bytes]) -> bytes:

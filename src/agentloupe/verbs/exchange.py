@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -342,7 +343,8 @@ def _replace(path: Path, exporter: Exporter, recording: Recording) -> int:
     except OSError as wrong:
         raise LoupeError(f"{path} cannot be written: {wrong.strerror or wrong}", reason="unwritable") from wrong
     finally:
-        beside.unlink(missing_ok=True)
+        with suppress(OSError):  # what stands in the way of this has been said above
+            beside.unlink(missing_ok=True)
     return size
 
 

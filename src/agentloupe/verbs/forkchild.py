@@ -239,7 +239,7 @@ def _read_report(file: Path, code: int | None) -> tuple[Ended, str]:
     if (refused := told.get("refusal")) is not None:
         kind = StoreError if refused["code"].startswith("store") else ForkRefused
         refusal = kind(refused["message"], hint=refused["hint"], reason=refused["reason"])
-    return Ended(told["begun"], refusal, told["applied"], told["kept"]), told["crash"]
+    return Ended(told["begun"], refusal, told["applied"], told["kept"], told["others"]), told["crash"]
 
 
 # --- the child --------------------------------------------------------------------------------------------------------
@@ -262,7 +262,7 @@ class _ForkLaunch:
             None,
             wishes,
         )
-        quiet_stops(cast("list[str]", spec["shown"]))
+        quiet_stops(cast("list[str]", spec["shown"]), lambda: self._forker.refusal is not None)
         raising_at_rest(cast("Cancel", wishes.cancel))
         plan = family.plan(wishes.overrides, cast("str | None", spec.get("arm")), str(spec["new_run"]))
         self._forker = Forker(plan)
@@ -283,6 +283,7 @@ class _ForkLaunch:
         ended = forker.ended()
         refusal = ended.refusal
         told: dict[str, Json] = {"begun": ended.begun, "applied": dict[str, Json](ended.applied), "kept": ended.kept}
+        told["others"] = self._opener.session is not None and self._opener.refusal is not None
         told["crash"] = raised_at(error) if error is not None else ""
         if refusal is not None:
             told["refusal"] = {

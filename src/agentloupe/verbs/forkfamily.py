@@ -481,6 +481,11 @@ class Family:
             self.notes.append(f"{path} was applied to {count} request{'' if count == 1 else 's'}")
         if ended.kept:
             self.notes.append(f"{ended.kept} kept calls have another input than recorded (code changed)")
+        if ended.others:
+            self.notes.append(
+                "the program starts other runs too; each was stopped where it began, and that may have ended this one: "
+                "--code MODULE:FUNCTION forks it alone"
+            )
 
 
 def _allowed(live: object) -> dict[str, Allow]:
