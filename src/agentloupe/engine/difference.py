@@ -153,7 +153,7 @@ def _brief(value: Json | Absent) -> Json | Absent:
 
 _UUID = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}|(?<![^\W_])[0-9a-fA-F]{32}(?![^\W_])")
 _TIME = re.compile(
-    r"\b\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2})?|\b\d{1,2}:\d{2}(?::\d{2})?\b|\b1[5-9]\d{8}(?:\d{3})?(?:\.\d+)?\b"
+    r"\b\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:[.,]\d+)?)?)?|\b\d{1,2}:\d{2}(?::\d{2}(?:[.,]\d+)?)?\b|\b1[5-9]\d{8}(?:\d{3})?(?:\.\d+)?\b"
     r"|\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*\b|\b(?:January|February|March|April|June|July|August|September|October"
     r"|November|December)\b|\b\d{1,2}[./]\d{1,2}[./]\d{2,4}\b"
 )
