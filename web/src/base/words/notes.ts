@@ -4,6 +4,7 @@ export const NOTES_ZH: readonly (readonly [form: RegExp, text: string])[] = [
   [/^stopped at the expected call that has no recorded answer; .*$/, '停在没有录制应答的预期调用处；之后的内容未比较'],
   [/^after the run the program went on, and was stopped: (.*)$/, '运行结束后程序仍在继续，已被停止：$1'],
   [/^after the run the program stood still, and was ended$/, '运行结束后程序停滞不动，已被终止'],
+  [/^made from another prompt: template (.*)$/, '由另一个提示词模板生成：$1'],
   [/^the agent raised (.*)$/, '智能体抛出了 $1'],
   [/^the program raised (.*)$/, '程序抛出了 $1'],
   [/^the program starts other runs too; .*$/, '程序还会开始其他运行；它们都在开始之处被停止'],
