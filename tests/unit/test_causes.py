@@ -235,6 +235,7 @@ def test_numbers_are_right_also_where_the_store_fails_meanwhile(
 ) -> None:
     monkeypatch.setenv("LOUPE_WRITE_WITHOUT_STORE", "allow")
     monkeypatch.setattr("agentloupe.engine.book._RETRY_MS", 0.0)
+    monkeypatch.setattr("agentloupe.engine.book._PATIENCE", 0.0)
 
     def agent() -> None:
         for number in range(3):

@@ -173,6 +173,7 @@ def test_a_failure_is_said_once_and_the_run_is_lossy(caplog: pytest.LogCaptureFi
 def test_what_is_stored_is_a_whole_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agentloupe.engine.book._HELD_ENTRIES", 1)
     monkeypatch.setattr("agentloupe.engine.book._RETRY_MS", 0.0)
+    monkeypatch.setattr("agentloupe.engine.book._PATIENCE", 0.0)
     store = Faulty(4, 3)
     record(store)
     run = run_of(store)
@@ -195,6 +196,7 @@ def test_a_write_is_refused_without_its_intent_and_runs_by_setting() -> None:
 
 def test_a_write_that_ran_without_its_intent_marks_its_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agentloupe.engine.book._RETRY_MS", 0.0)
+    monkeypatch.setattr("agentloupe.engine.book._PATIENCE", 0.0)
     store = Faulty(10_000)
     allow = Settings(root=Path.cwd(), db="unused", write_without_store="allow")
     with ambient.opening_with(RecordOpener(store, settings=allow)), loupe.recording("r"):  # type: ignore[arg-type]
@@ -209,6 +211,7 @@ def test_a_write_that_ran_without_its_intent_marks_its_run(monkeypatch: pytest.M
 
 def test_a_refused_write_is_on_the_record_when_the_store_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agentloupe.engine.book._RETRY_MS", 0.0)
+    monkeypatch.setattr("agentloupe.engine.book._PATIENCE", 0.0)
     store = Faulty(10_000)
     opener = RecordOpener(store, settings=Settings(root=Path.cwd(), db="unused"))  # type: ignore[arg-type]
     with ambient.opening_with(opener), loupe.recording("r"):

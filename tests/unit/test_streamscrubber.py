@@ -6,6 +6,7 @@ import json
 import random
 import time
 from collections.abc import Callable, Iterable
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -271,9 +272,8 @@ def test_any_text_is_cleaned_as_it_would_be_whole(words: list[str], api: str, pa
 def test_a_cleaned_text_is_cut_where_it_was_cut(lead: str, words: list[str], data: st.DataObject) -> None:
     raw = lead + "".join(words)
     clean = scrub_text(raw, RULES)
-    lengths: list[int] = []
-    while sum(lengths) < len(raw):
-        lengths.append(data.draw(st.integers(0, len(raw) - sum(lengths))))
+    ends = [*sorted(data.draw(st.lists(st.integers(0, len(raw)), max_size=12))), len(raw)]
+    lengths = [end - start for start, end in pairwise([0, *ends])] if raw else []
     parts = spread(raw, clean, lengths)
     assert "".join(parts) == (clean if lengths else "")
     assert len(parts) == len(lengths)
