@@ -136,6 +136,8 @@ def test_logins_of_registries_and_keys_of_clusters_go_and_certificates_stay() ->
         "https://user@host.invalid/a ssh://git@github.com/a.git https://a-very-long-user-name@host/x",
         "helm install app1 -p values1.yaml; docker login registry1.invalid",
         "git config set core.editor vim1; ENV PATH /usr/bin1",
+        "curl -u me:… https://x.invalid; npm config set //r.invalid/:_authToken NPM_TOKEN; obj:_auth your_token",
+        "a.py,sha256=qaN-fw_htIgKUVXoAuAEVgKxQu3tZ9qE2eiKkWIS7LA,160",
         "dapi0123 glrt-short secret_santa pul-lover sha256~x vcp_1 fw_version",
     ],
 )
@@ -192,6 +194,37 @@ def test_keys_of_issuers_go(key: str, frame: str) -> None:
     assert scrub_text(frame.format(key), RULES) == frame.format("[removed:key]")
 
 
+LONG = _drawn("IQoJ", 2300)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "docker login -u AWS -p {} https://1.dkr.invalid",
+        "docker login -u AWS -p '{}' https://1.dkr.invalid",
+        "echo {} | docker login -u AWS --password-stdin r.invalid",
+        "curl -u me:{} https://x.invalid",
+        "curl -u 'me:{}' https://x.invalid",
+        "mycli --session-token {} run",
+        "aws configure set aws_session_token '{}'",
+        'export AWS_SESSION_TOKEN="{}"',
+        "<SessionToken>{}</SessionToken>",
+        '<add key="SessionToken" value="{}" />',
+    ],
+)
+def test_values_as_long_as_those_of_aws_go_to_their_end(line: str) -> None:
+    clean = scrub_text(line.format(LONG), RULES)
+    assert len(clean) < len(line) + 30
+    assert LONG[-20:] not in clean
+    arguments = scrub({"arguments": json.dumps({"command": line.format(LONG)})}, RULES).value
+    assert LONG[-20:] not in json.dumps(arguments)
+
+
+def test_long_values_under_other_names_stay() -> None:
+    line = f'IMAGE="{LONG}" MAX_TOKENS="{LONG}"'
+    assert scrub_text(line, RULES) == line
+
+
 def test_older_recordings_are_compared_by_the_rules_that_they_were_made_under() -> None:
     line = f"curl -u me:{WORD} https://x.invalid"
     for name in ("loupe-s1", "loupe-s2"):
@@ -214,6 +247,7 @@ HOSTILE = (
         "machine a login b password ",
     ),
     *("A=", "PASSWORD=", "=aaaa", "echo a | ", "<a>", "<password>", 'name="a" value=', "secret_", "gl", "Q~", "1//0"),
+    *("--a='", '--a="', "TOKEN='", '="', "TOKEN=" + "a" * 600, "<password>" + "a" * 9000, "--token " + "a" * 9000),
     *("ENV A ", "config set a.", "://a1", '"auth":"', "LS0tLS1CRUdJTi", "docker login ", "\\n", ":_auth ", "_", "-"),
 )
 

@@ -13,7 +13,7 @@ import base64
 import binascii
 import re
 
-from agentloupe.engine.credentials import Shape, field_rule
+from agentloupe.engine.credentials import ROOTS, Shape, field_rule
 
 __all__ = ["SPOKEN", "SPOKEN_FIRST"]
 
@@ -108,12 +108,15 @@ _KEY_NEEDLES = (
 
 # --- what is a secret, and what stands for one ------------------------------------------------------------------------
 
+_LONG = 8000
+"""Characters that a value has at most: session tokens and logins of AWS have more than two thousand."""
 _VALUE = (
-    r"(?P<w>\\*[\"'])?(?![$<{\[*%`(-])(?P<s>(?(w)(?:(?!(?P=w))[^\n]){1,200}|[^\s\"'\\`;|&<>()]{2,200}))(?(w)(?=(?P=w)))"
+    r"(?P<w>\\*[\"'])?(?![$<{\[*%`(-])"
+    rf"(?P<s>(?(w)(?:(?!(?P=w))[^\n]){{1,{_LONG}}}|[^\s\"'\\`;|&<>()]{{2,{_LONG}}}))(?(w)(?=(?P=w)))"
 )
 """A word of a command line, in quotes or not, that is no variable, no placeholder in brackets and no flag."""
 _STANDS_FOR_ONE = re.compile(
-    r"your|example|change.?me|placeholder|dummy|redacted|insert|replace|xxx|\.\.\."
+    r"your|example|change.?me|placeholder|dummy|redacted|insert|replace|xxx|\.\.\.|…"
     r"|^(?:none|null|nil|true|false|undefined|string|str|bytes|optional|required|pass|pw|pwd|passwd|user|text|value|key|auth)$"
 )
 _FILE = re.compile(r"[.~]{0,2}/|[A-Za-z]:\\|[\w.-]*\.(?:pem|key|json|ya?ml|toml|txt|crt|cert|p12|pfx|jks|env|cfg|ini)$")
@@ -187,7 +190,7 @@ _COMMANDS = (
         (" -",),
         r" (?P<n>-[a-zA-Z]{0,6}[uU]\s?|--(?:proxy-)?user[ =])"
         r"(?P<w>\\*[\"'])?[^\s:$<\"'\\]{1,100}:(?![$<{\[*%`(/])"
-        r"(?P<s>(?(w)(?:(?!(?P=w))[^\n]){1,200}|[^\s\"'\\`;|<>()]{1,200}))(?(w)(?=(?P=w)))",
+        rf"(?P<s>(?(w)(?:(?!(?P=w))[^\n]){{1,{_LONG}}}|[^\s\"'\\`;|<>()]{{1,{_LONG}}}))(?(w)(?=(?P=w)))",
         when=_of_a_command,
     ),
     Shape(
@@ -231,6 +234,10 @@ def _is_login(match: re.Match[str]) -> str | None:
     return "authorization" if b":" in said and said.isascii() and said.decode().isprintable() else None
 
 
+def _of_a_registry(match: re.Match[str]) -> str | None:
+    return "token" if _is_one(match["s"]) and match["s"] != match["s"].upper() else None
+
+
 def _is_private(match: re.Match[str]) -> str | None:
     """A PEM block in base 64 that is a key and no certificate."""
     return "private-key" if b"PRIVATE KEY" in base64.b64decode(match["s"][:64]) else None
@@ -244,7 +251,7 @@ _FILES = (
         r"\b(?P<n>machine\s+\S{1,200}|default)\s+login\s+\S{1,200}\s+password\s+(?![$<{\[])(?P<s>[^\s\"'\\]+)",
         when=lambda match: "password" if _is_one(match["s"]) else None,
     ),
-    Shape("npmrc", (":_",), rf":_(?P<n>authToken|password|auth)(?:\s*=\s*|\s){_VALUE}", when=lambda _: "token"),
+    Shape("npmrc", (":_",), rf":_(?P<n>authToken|password|auth)(?:\s*=\s*|\s){_VALUE}", when=_of_a_registry),
     Shape(
         "setting",
         ("configure set", "config set", "setenv ", "set -x", "set -gx", "set -Ux", "ENV "),
@@ -268,14 +275,14 @@ _FILES = (
     Shape(
         "element",
         ("</",),
-        rf"<(?P<n>{_NAME})>(?![$<{{\[*%(])(?P<s>[^\s<>]{{4,500}})</(?P=n)>",
+        rf"<(?P<n>{_NAME})>(?![$<{{\[*%(])(?P<s>[^\s<>]{{4,{_LONG}}})</(?P=n)>",
         when=_told,
     ),
     Shape(
         "attribute",
         (" value=",),
         rf"\b(?:key|name)=(?P<w>\\*[\"'])(?P<n>{_NAME})(?P=w)\s+(?:type=\S{{1,40}}\s+)?value=(?P=w)(?![$<{{\[%])"
-        r"(?P<s>(?:(?!(?P=w))[^\n]){4,500})(?P=w)",
+        rf"(?P<s>(?:(?!(?P=w))[^\n]){{4,{_LONG}}})(?P=w)",
         when=_told,
     ),
 )
@@ -292,7 +299,25 @@ def _variable(match: re.Match[str]) -> str | None:
     return field_rule(name[0]) if name is not None and _is_one(match["s"]) else None
 
 
+_NAME_BEFORE = re.compile(rf"(?<![\w.\\?&;]){_NAME}(?:\\*[\"'])?\s?$")
+
+
+def _long(match: re.Match[str]) -> str | None:
+    """The rule of the name before a value that is too long for the shapes of `credentials`."""
+    end = match.start()
+    name = _NAME_BEFORE.search(match.string[max(0, end - 90) : end])
+    return field_rule(name[0].rstrip(" \t\n\\\"'")) if name is not None else None
+
+
 _LINES = (
+    Shape(
+        "long",
+        ROOTS,
+        rf"(?P<n>[=:])\s?(?P<w>\\*[\"'])(?P<s>[^\s\"'\\]{{500,{_LONG}}})(?P=w)",
+        fold=True,
+        chars=":=",
+        when=_long,
+    ),
     Shape(
         "handed-over",
         ("password-stdin", "--with-token", "sudo -S"),
@@ -333,7 +358,7 @@ _LINES = (
 )
 
 SPOKEN = (
-    Shape("key", _KEY_NEEDLES, rf"(?<![A-Za-z0-9_])(?:{_KEYS})"),
+    Shape("key", _KEY_NEEDLES, rf"(?<![A-Za-z0-9_])(?<![A-Za-z0-9_]-)(?:{_KEYS})"),  # not amid a digest in base 64
     *_COMMANDS,
     *_FILES,
     *_LINES,
