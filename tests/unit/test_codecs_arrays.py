@@ -32,6 +32,8 @@ NUMBERS = [
     np.bool_(True),
     np.complex128(1 - 2j),
     np.str_("ü"),
+    np.str_(""),
+    np.bytes_(b""),
     np.bytes_(b"\xff"),
     np.datetime64("2026-11-30T12:00:00.000000001"),
     np.datetime64("NaT", "D"),

@@ -68,7 +68,9 @@ def read(name: str, wire: Json, value: Value) -> object:
     if dtype.itemsize * len(held) > _MOST:
         raise NotRebuildable("a recorded array is larger than any that is written")
     plain = numpy.array(value(held), dtype=f"{kind[0]}i8" if dtype.kind in _MOMENTS else dtype)
-    made = plain.view(dtype).reshape(shape)
+    made = (plain.view(dtype) if dtype.kind in _MOMENTS else plain).reshape(
+        shape
+    )  # a text of no characters has no view
     return made if name == ARRAY else made[()]
 
 
