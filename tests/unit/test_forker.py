@@ -23,7 +23,7 @@ from agentloupe.store.memory import MemoryStore
 from agentloupe.verbs.forking import ForkWishes, fork, prepare_fork
 from agentloupe.verbs.instrument import agent, tool
 from agentloupe.verbs.looping import run_loop
-from agentloupe.verbs.reads import check, now, retrieve, state
+from agentloupe.verbs.reads import check, env, now, retrieve, state
 from agentloupe.verbs.reads import random as draw
 from agentloupe.verbs.replaying import replay
 from agentloupe.verbs.sessions import RecordOpener
@@ -172,6 +172,35 @@ def record(
 
 
 # root 0, now 1, random 2, llm 3, look 4, llm 5, refund 6, flaky 7, llm 8
+
+
+keys: list[str | None] = []
+
+
+@agent(name="keyed")
+def keyed(question: str) -> str:
+    keys.append(env("SMALL_API_KEY"))
+    env("SMALL_MODEL")
+    keys.append(env("SMALL_MODEL"))
+    return client.create(model="small-1", messages=[{"role": "user", "content": question}])["content"]
+
+
+def test_a_fork_asks_with_the_key_that_is_set_now_and_a_replay_needs_none(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SMALL_API_KEY", "zq-recorded-77")
+    monkeypatch.setenv("SMALL_MODEL", "then")
+    run_id = record(store, keyed, "hi", script=["done"])
+    monkeypatch.setenv("SMALL_API_KEY", "zq-present-88")
+    monkeypatch.setenv("SMALL_MODEL", "now")
+    keys.clear()
+    client.script = Script("again")
+    assert fork(run_id, keyed, from_step=4, store=store).candidates[0].status == "ok"
+    assert keys == ["zq-present-88", "then"], "what is no secret is as it was recorded"
+    monkeypatch.delenv("SMALL_API_KEY")
+    keys.clear()
+    assert replay(run_id, keyed, store=store).passed
+    assert keys == ["[removed:api-key]", "then"]
 
 
 def test_a_fork_of_own_code_is_served_up_to_n_and_live_from_there(store: MemoryStore):

@@ -234,6 +234,13 @@ def test_older_recordings_are_compared_by_the_rules_that_they_were_made_under() 
     assert RULES.as_json()["built_in"] == "loupe-s3"
 
 
+def test_the_address_of_a_telegram_bot_loses_its_token() -> None:
+    token = "1234567890:" + _drawn("A" + "A", 35)
+    assert scrub_text(f"GET https://api.telegram.org/bot{token}/getMe", RULES) == (
+        "GET https://api.telegram.org/bot[removed:key]/getMe"
+    )
+
+
 HOSTILE = (
     *(
         "curl -u a:",
@@ -242,6 +249,7 @@ HOSTILE = (
         " -u a:b",
         "mysql ",
         " -pass pass:",
+        " -p'",
         "--token ",
         "--a=",
         "machine a login b password ",

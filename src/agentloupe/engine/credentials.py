@@ -24,6 +24,7 @@ __all__ = [
     "Words",
     "cookie_text",
     "field_rule",
+    "holds_mark",
     "is_header",
     "mark",
     "words_of",
@@ -148,6 +149,11 @@ def _one_cookie(part: str) -> str:
 def mark(rule: str) -> str:
     """What stands in the place of a removed value."""
     return f"[removed:{rule}]"
+
+
+def holds_mark(value: object) -> bool:
+    """Whether it is a text that something was removed from."""
+    return isinstance(value, str) and "[removed:" in value
 
 
 # --- shapes -----------------------------------------------------------------------------------------------------------

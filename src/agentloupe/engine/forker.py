@@ -9,12 +9,14 @@ a copy of the parent's events before N. The parent is only read.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NoReturn, cast
 
 from agentloupe.engine.cassette import Cassette, Nearest, Played, error_text, miss_text
+from agentloupe.engine.credentials import holds_mark
 from agentloupe.engine.cut import Cut, Prefix, copy_prefix
 from agentloupe.engine.edits import Edit, Op, apply_edits, parse_path, value_at
 from agentloupe.engine.loop import Limits, Price, Spend, ToolFailed
@@ -149,6 +151,9 @@ class _Before(Replayer):
         if recorded.call_id in self._results:
             return Serve(call.decode(self._results[recorded.call_id]))
         answer = super()._answer(call, where, recorded)
+        if call.kind == "env" and isinstance(answer, Serve) and holds_mark(answer.value):
+            # The real model is asked soon, and takes no placeholder for its key.
+            answer.value = os.environ.get(call.name, answer.value)
         late = recorded.turns_from(self.cut.sequence)
         if isinstance(answer, Serve) and late:
             if isinstance(answer.value, streams.Played):

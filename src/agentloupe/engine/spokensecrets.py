@@ -138,18 +138,18 @@ _BACK = 400
 _ENDS = re.compile(r"(?<!\\)(?:\n|\\n)|[;|]\s|&&")
 _LOGIN = r"(?:docker|podman|nerdctl|buildah|skopeo|helm|az|oc)\s(?:\S+\s+)?login"
 _FLAGS = tuple(
-    (re.compile(flag), re.compile(rf"(?:^|[\s/\"'`(=@])(?:{command})[\s\\]"))
-    for flag, command in (
-        (r"-[a-zA-Z]{0,6}[uU]\s?|--(?:proxy-)?user[ =]", "curl"),
-        (r"-U\s?[^\s%]{1,100}%", "smbclient"),
-        (r"-[a-zA-Z]{0,3}p", r"(?:mysql|mariadb)[\w-]*"),
-        (r"-p\s?", r"sshpass|mongo\w*"),
-        (r"-p[ =]|--password[ =]", rf"{_LOGIN}|twine"),
-        (r"-a\s|--pass\s", "redis-cli"),
-        (r"-w\s", r"ldap\w+"),
-        (r"-P\s?", "sqlcmd|bcp|zip|unzip"),
-        (r"-pass(?:in|out)?\s+pass:", "openssl"),
-        (r"-b\s|--body[ =]", r"gh\s+secret\s+set"),
+    (re.compile(flag), words, re.compile(rf"(?:^|[\s/\"'`(=@])(?:{command})[\s\\]"))
+    for flag, words, command in (
+        (r"-[a-zA-Z]{0,6}[uU]\s?|--(?:proxy-)?user[ =]", ("curl",), "curl"),
+        (r"-U\s?[^\s%]{1,100}%", ("smbclient",), "smbclient"),
+        (r"-[a-zA-Z]{0,3}p", ("mysql", "mariadb"), r"(?:mysql|mariadb)[\w-]*"),
+        (r"-p\s?", ("sshpass", "mongo"), r"sshpass|mongo\w*"),
+        (r"-p[ =]|--password[ =]", ("login", "twine"), rf"{_LOGIN}|twine"),
+        (r"-a\s|--pass\s", ("redis-cli",), "redis-cli"),
+        (r"-w\s", ("ldap",), r"ldap\w+"),
+        (r"-P\s?", ("sqlcmd", "bcp", "zip"), "sqlcmd|bcp|zip|unzip"),
+        (r"-pass(?:in|out)?\s+pass:", ("openssl",), "openssl"),
+        (r"-b\s|--body[ =]", ("secret",), r"gh\s+secret\s+set"),
     )
 )
 _COMMAND_WORDS = (
@@ -174,10 +174,15 @@ _COMMAND_WORDS = (
 def _of_a_command(match: re.Match[str]) -> str | None:
     """Whether a flag belongs to a command that takes a secret by it: both stand on one line of a shell, which may go on on the next."""
     flag, value, end = match["n"], match["s"], match.start("n")
-    commands = [command for takes, command in _FLAGS if takes.fullmatch(flag)]
+    start = max(0, end - _BACK)
+    before = match.string[start:end]
+    commands = [
+        command
+        for takes, words, command in _FLAGS
+        if takes.fullmatch(flag) and any(word in before for word in words)  # most flags have no such command near
+    ]
     if not commands or _PORT.match(value) or not _is_one(value):
         return None
-    start = max(0, end - _BACK)
     for found in _ENDS.finditer(match.string, start, end):
         start = found.end()
     line = match.string[start:end]
@@ -359,6 +364,7 @@ _LINES = (
 
 SPOKEN = (
     Shape("key", _KEY_NEEDLES, rf"(?<![A-Za-z0-9_])(?<![A-Za-z0-9_]-)(?:{_KEYS})"),  # not amid a digest in base 64
+    Shape("key", (":AA",), r"(?<=/bot)\d{8,12}:AA[A-Za-z0-9_-]{32,}"),  # as the address of a Telegram bot has it
     *_COMMANDS,
     *_FILES,
     *_LINES,
