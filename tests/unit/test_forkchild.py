@@ -171,6 +171,19 @@ def test_a_script_that_does_something_else_is_refused(store: Store, script: Path
     assert (len(store.runs()), log(script)) == (before, [])
 
 
+def test_a_rule_may_name_a_tool_that_only_the_script_declares(store: Store, script: Path):
+    text = script.read_text().replace(
+        "@loupe.agent", '@loupe.tool(effect="read")\ndef spare():\n    pass\n\n@loupe.agent'
+    )
+    script.write_text(text)
+    run_id = record_script(store, script)
+    command = ["python", str(script), "hi"]
+    [new] = fork_command(run_id, command, from_step=3, store=store, tools={"spare": "stub"}).candidates
+    assert new.status == "ok"
+    with pytest.raises(UsageError, match="no tool 'sparse' in this run; it has: look, spare"):
+        fork_command(run_id, command, from_step=3, store=store, tools={"sparse": "stub"})
+
+
 def test_a_script_that_diverges_before_n_is_refused(store: Store, script: Path):
     run_id = record_script(store, script)
     script.write_text(script.read_text().replace('look(k="A")', 'look(k="B")'))

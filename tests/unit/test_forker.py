@@ -855,6 +855,27 @@ def test_tools_that_run_at_the_provider(store: MemoryStore, tools: list[Any], li
     assert any(str(tools[0]["type"]) in note for note in done.notes)
 
 
+@pytest.mark.parametrize("rule", [{"tools": {"lok": "stub"}}, {"live": {"lok": "a slip"}}])
+def test_a_rule_for_a_tool_that_is_nowhere_is_a_wrong_call(store: MemoryStore, rule: dict[str, Any]):
+    offered: list[Any] = [{"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}]
+    run_loop(Script("x"), model="m", question="q", tool_schemas=offered, store=store, run_id="r")
+    with pytest.raises(UsageError, match="no tool 'lok' in this run; it has: look") as found:
+        fork("r", from_step=0, store=store, provider=from_llm_call(Script("y")), **rule)
+    assert found.value.hint == "did you mean 'look'?"
+
+
+def test_a_rule_may_name_a_tool_that_was_never_called(store: MemoryStore):
+    offered: list[Any] = [{"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}]
+    run_loop(Script("x"), model="m", question="q", tool_schemas=offered, store=store, run_id="r")
+    model = from_llm_call(Script(("look", {}), "y"))
+    assert fork("r", from_step=0, store=store, provider=model, tools={"look": "stub"}).candidates[0].counts.stub == 1
+    run_id = record(store, helper, "hi", script=["done"])
+    declared = fork(run_id, helper, from_step=3, store=store, tools={"refund": "stub"})  # its code has it
+    assert declared.candidates[0].status == "ok"
+    with pytest.raises(UsageError, match="no tool 'refnd'"):
+        fork(run_id, helper, from_step=3, store=store, tools={"refnd": "stub"})
+
+
 def test_live_tools_without_their_reasons_are_a_wrong_call(store: MemoryStore):
     run_loop(Script("x"), model="m", question="q", store=store, run_id="r")
     with pytest.raises(UsageError, match="live tools need their reasons"):

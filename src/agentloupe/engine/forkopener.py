@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NoReturn
 
 from agentloupe.engine.forker import Forker
@@ -11,7 +12,7 @@ from agentloupe.ports import codecs
 from agentloupe.ports.protocols import Boundary, Opening
 from agentloupe.ports.schedule.core import Schedule
 from agentloupe.words.canonical import Json, digest
-from agentloupe.words.errors import CassetteMiss, ForkRefused, LoupeError, ReplayMismatch
+from agentloupe.words.errors import CassetteMiss, ForkRefused, LoupeError, ReplayMismatch, UsageError
 
 __all__ = ["ForkOpener", "ForkSession"]
 
@@ -58,12 +59,16 @@ class ForkOpener:
     Args:
         forker: the boundary, made for this one fork.
         check_arguments: the agent must be called with the recorded arguments (a script chooses them itself).
+        check: what can be asked only when the program has come to its agent. Raises `UsageError`.
     """
 
-    def __init__(self, forker: Forker, *, check_arguments: bool = False) -> None:
+    def __init__(
+        self, forker: Forker, *, check_arguments: bool = False, check: Callable[[], None] | None = None
+    ) -> None:
         self.forker = forker
         self.check_arguments = check_arguments
-        self.refusal: ForkRefused | None = None
+        self.check = check
+        self.refusal: ForkRefused | UsageError | None = None
         self.session: ForkSession | None = None
 
     @property
@@ -78,6 +83,7 @@ class ForkOpener:
         Raises:
             ForkRefused: another agent starts than the recorded one (`other_agent`), with other arguments
                 (`other_arguments`), or a second one starts (`second_agent`).
+            UsageError: what `check` raises.
         """
         recorded = self.forker.plan.cut.tape.started.name
         if self.session is not None:
@@ -92,6 +98,12 @@ class ForkOpener:
                 f"agent {opening.agent!r} is called with other arguments than in the parent",
                 "call it as it was recorded; of a program that starts several runs fork the one that you mean with --code",
             )
+        if self.check is not None:
+            try:
+                self.check()
+            except UsageError as wrong:
+                self.refusal = self.refusal or wrong
+                raise
         self.session = ForkSession(self.forker.plan.run_id, self.forker)
         self.forker.begins(opening)
         return self.session

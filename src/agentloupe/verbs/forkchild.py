@@ -86,7 +86,13 @@ def fork_command(
     return _Children(where, resolve(where, run), from_step, chosen, command, environment or {}, timeout).fork()
 
 
-class _Children(Family):
+class _OfScript(Family):
+    """A family whose code is a script, which declares its tools as it runs."""
+
+    code_is_here = False
+
+
+class _Children(_OfScript):
     """A family whose forks run in child processes."""
 
     def __init__(
@@ -238,6 +244,7 @@ def _read_report(file: Path, code: int | None) -> tuple[Ended, str]:
     refusal: LoupeError | None = None
     if (refused := told.get("refusal")) is not None:
         kind = StoreError if refused["code"].startswith("store") else ForkRefused
+        kind = UsageError if refused["code"] == UsageError.code else kind
         refusal = kind(refused["message"], hint=refused["hint"], reason=refused["reason"])
     return Ended(told["begun"], refusal, told["applied"], told["kept"], told["others"]), told["crash"]
 
@@ -254,7 +261,7 @@ class _ForkLaunch:
         self._file = Path(str(spec["report"]))
         step = spec["from_step"]
         wishes = _wishes_of(cast("Mapping[str, Any]", spec))
-        family = Family(
+        family = _OfScript(
             default_store(str(spec["db"])),
             str(spec["run"]),
             step if isinstance(step, int) else "start",
@@ -266,7 +273,7 @@ class _ForkLaunch:
         raising_at_rest(cast("Cancel", wishes.cancel))
         plan = family.plan(wishes.overrides, cast("str | None", spec.get("arm")), str(spec["new_run"]))
         self._forker = Forker(plan)
-        self._opener = ForkOpener(self._forker, check_arguments=True)
+        self._opener = ForkOpener(self._forker, check_arguments=True, check=lambda: family.check_names(family.named))
         self.opener: Opener = self._opener
         # The process is the fork's alone: a thread without a context, older than all marks, is its too.
         self._left = ExitStack()

@@ -13,12 +13,12 @@ from agentloupe.engine import project
 from agentloupe.engine.cassette import Cassette, Take, takes_of
 from agentloupe.engine.cautions import cautions, may_write
 from agentloupe.engine.cut import Cut, cut_at, cut_at_start, index_of
-from agentloupe.engine.edits import Edit
+from agentloupe.engine.edits import Edit, nearest
 from agentloupe.engine.forker import Ended, Forker, ForkPlan
 from agentloupe.engine.forkopener import ForkOpener
 from agentloupe.engine.guard import going_on_live
 from agentloupe.engine.loop import Limits, Model
-from agentloupe.engine.overrides import NO_OVERRIDES, Overrides, apply_to_request
+from agentloupe.engine.overrides import NO_OVERRIDES, Overrides, apply_to_request, tool_names
 from agentloupe.engine.policy import Allow, Ask, MissPolicy, Policy, ToolRule, parse_tool, with_live
 from agentloupe.engine.serving import Bodies
 from agentloupe.engine.tape import Tape, read_tape
@@ -31,14 +31,14 @@ from agentloupe.ports.recording import Recording
 from agentloupe.ports.settings import Settings
 from agentloupe.verbs import snapshot, yielding
 from agentloupe.verbs.forkloop import LoopFork, LoopParts
-from agentloupe.verbs.instrument import as_agent, stated_for
+from agentloupe.verbs.instrument import as_agent, declared_tools, stated_for
 from agentloupe.verbs.looping import tool_functions
 from agentloupe.verbs.replaying import agent_named, arguments_of, rules_in, to_the_end, way_back
 from agentloupe.verbs.sessions import settings_here, snapshot_of
 from agentloupe.words.call import Effect
 from agentloupe.words.canonical import Json
 from agentloupe.words.dialects import Form, form_in, form_of, hosted_tools
-from agentloupe.words.errors import Corrupt, ForkRefused, LoupeError, RunNotFound, UsageError
+from agentloupe.words.errors import Corrupt, Damaged, ForkRefused, LoupeError, RunNotFound, UsageError
 from agentloupe.words.exchange import answer_in
 from agentloupe.words.keeping import dropped_note, dropped_values
 from agentloupe.words.run import Engine, Run
@@ -162,8 +162,6 @@ def with_fields(wishes: ForkWishes, more: Mapping[str, Any]) -> ForkWishes:
         chosen = replace(chosen, limits=replace(chosen.limits, **limits))
     unknown = [name for name in rest if name not in Overrides.__dataclass_fields__]
     if unknown:
-        from agentloupe.engine.edits import nearest
-
         known = [*Overrides.__dataclass_fields__, *ForkWishes.__dataclass_fields__, *Limits.__dataclass_fields__]
         close = nearest(unknown[0], known)
         raise UsageError(f"unknown override {unknown[0]!r}", hint=f"did you mean {close!r}?" if close else None)
@@ -192,6 +190,9 @@ def arms_of(wishes: ForkWishes) -> list[str | None]:
 
 class Family:
     """All forks of one call of the verb: they share the parent, the cut and the rules."""
+
+    code_is_here = True
+    """Whether the code that declares tools is in this process already. Where it is not, it is asked when it begins."""
 
     def __init__(
         self,
@@ -247,6 +248,9 @@ class Family:
         rules = {n: _rule(n, r) for n, r in wishes.tools.items()}
         allow = _allowed(wishes.live)
         hosted = hosted_tools(self.cut.request or {})
+        self.named = [*rules, *(name for name in allow if name not in hosted)]
+        if self.code_is_here:
+            self.check_names(self.named)
         switched = with_live(rules, [name for name in allow if name not in hosted])
         policy = Policy(tools=switched, allow=allow, on_miss=wishes.on_miss, ask=wishes.ask)
         unnamed = [name for name in hosted if may_write(name) and name not in allow]
@@ -261,9 +265,45 @@ class Family:
         missing = [name for name in policy.named_live() if not own and name not in self.functions]
         if missing:
             raise ForkRefused(
-                f"tool {missing[0]!r} is to run live, but its function was not given", reason="live_no_function"
+                f"tool {missing[0]!r} is to run live, but its function was not given",
+                hint="--tools-from MODULE (functions= in Python) gives it to the generic loop; "
+                "or fork with the agent's own code: --code MODULE:FUNCTION, or -- COMMAND",
+                reason="live_no_function",
             )
         return policy
+
+    def check_names(self, names: Sequence[str]) -> None:
+        """A rule of a tool that is nowhere would be applied to nothing, and the fork would look as if it had been.
+
+        Raises:
+            UsageError: of a name that was neither called nor offered to a model, and that no code given here declares.
+        """
+        known = {call.name for call in self.cut.tape.calls if call.kind == "tool"} | self.functions.keys()
+        if self.engine == "own":
+            known |= declared_tools().keys()
+        if known.issuperset(names):
+            return
+        known |= self._offered()
+        for name in names:
+            if name not in known:
+                close = nearest(name, known)
+                has = f"it has: {', '.join(sorted(known))}" if known else "it has none"
+                hint = f"did you mean {close!r}?" if close else None
+                raise UsageError(f"no tool {name!r} in this run; {has}", hint=hint)
+
+    def _offered(self) -> set[str]:
+        """Names of the tools that models were told of, or are to be told of in this fork."""
+        asked = [call.input_digest for call in self.cut.tape.calls if call.kind == "llm" and call.input_digest]
+        bodies = Bodies(self.recording, asked)
+        found = {edit.name for edit in self.wishes.overrides.tools}
+        for digest in asked:
+            try:
+                request = bodies.value(digest)
+            except Damaged:
+                continue  # a body that was deleted offers nothing; what is wrong with another is said where it is needed
+            listed = request.get("tools") if isinstance(request, dict) else None
+            found.update(tool_names(listed) if isinstance(listed, list) else ())
+        return found
 
     def _check(self) -> None:
         overrides, request = self.wishes.overrides, self.cut.request
