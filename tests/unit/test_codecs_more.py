@@ -13,6 +13,7 @@ import decimal
 import enum
 import fractions
 import http
+import io
 import ipaddress
 import json
 import pathlib
@@ -25,6 +26,7 @@ import threading
 import time
 import types
 import uuid
+from pathlib import Path
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import attrs
@@ -33,12 +35,15 @@ import multidict
 import pydantic
 import pytest
 import requests
+import urllib3
 import yarl
 from hypothesis import given
 from hypothesis import strategies as st
 
+import agentloupe as loupe
 from agentloupe.ports import codecs
 from agentloupe.ports.codecs import decode, decode_for_reading, encode, register_type
+from agentloupe.verbs.replaying import replay
 from agentloupe.words.canonical import key_of
 from agentloupe.words.errors import NotRebuildable, UsageError
 from agentloupe.words.jsontext import dumps, loads
@@ -468,6 +473,74 @@ def test_errors_of_requests_are_asked_for_their_response() -> None:
     assert back.response.headers["retry-after"] == "3"
     assert (request.method, request.body) == ("POST", b'{"a": 1}')
     assert back.response.ok is False
+
+
+def _live_errors() -> dict[str, Any]:
+    """What urllib3 raises where nothing listens, and exceptions of its with the pool and the connection that they hold."""
+    pool = urllib3.HTTPConnectionPool("127.0.0.1", 1)
+    connection = urllib3.HTTPConnectionPool.ConnectionCls("127.0.0.1", 1)
+    answer = urllib3.HTTPResponse(io.BytesIO(b"x"), preload_content=False)
+    known: Any = urllib3.exceptions
+    return {
+        "refused": _raised(lambda: urllib3.PoolManager().request("GET", "http://127.0.0.1:1", retries=False)),
+        "tried": _raised(lambda: urllib3.PoolManager().request("GET", "http://127.0.0.1:1", retries=0)),
+        "requests": _raised(lambda: requests.get("http://127.0.0.1:1")),
+        "late": known.ReadTimeoutError(pool, "/x", "Read timed out."),
+        "name": known.NameResolutionError("nowhere.invalid", connection, socket.gaierror(-2, "not known")),
+        "slow": known.ConnectTimeoutError(connection, "timed out"),
+        "full": known.FullPoolError(pool, "no more"),
+        "cut": known.InvalidChunkLength(answer, b"zz"),
+        "tls": known.SSLError(ssl.SSLError(1, "no shared cipher")),
+        "proxy": known.ProxyError("no tunnel", OSError(1, "no")),
+    }
+
+
+@pytest.mark.parametrize("name", list(_live_errors()))
+def test_errors_of_urllib3_come_back_without_the_connection_that_they_hold(name: str) -> None:
+    error = _live_errors()[name]
+    encoded = encode(error)
+    assert encoded.unrecordable == ()
+    back: Any = decode(encoded.wire)
+    assert (type(back), str(back), repr(back)) == (type(error), str(error), repr(error))
+    assert back.__dict__.keys() == error.__dict__.keys()
+    assert encode(back) == encoded, "it may go on in a replay, and be compared"
+    for held in ("pool", "conn", "response"):
+        if held in error.__dict__ and error.__dict__[held] is not None:
+            with pytest.raises(NotRebuildable, match=f"urllib3.*{held} was not recordable"):
+                _ = back.__dict__[held].host
+
+
+def test_a_connection_on_an_exception_of_somebody_else_is_listed() -> None:
+    error = ValueError("no")
+    error.conn = urllib3.HTTPConnectionPool.ConnectionCls("127.0.0.1", 1)  # type: ignore[attr-defined]
+    assert [lost.path for lost in encode(error).unrecordable] == ["$.conn"]
+
+
+@pytest.mark.parametrize("ask", [requests.get, lambda url: urllib3.PoolManager().request("GET", url, retries=1)])
+def test_a_run_with_a_connection_that_fails_is_replayed(workdir: Path, ask: Any) -> None:
+    """Caught and given on; and not caught."""
+
+    @loupe.tool(effect="read")
+    def fetch() -> None:
+        ask("http://127.0.0.1:1")
+
+    @loupe.tool(effect="read")
+    def note(error: BaseException) -> BaseException:
+        return error
+
+    def agent() -> None:
+        try:
+            fetch()
+        except Exception as error:
+            note(error)
+            raise
+
+    with pytest.raises(Exception, match="Max retries exceeded"):
+        loupe.record(agent)
+    (run,) = loupe.open_store().runs()
+    assert (run.coverage, run.coverage_notes) == ("full", ())
+    report = replay(run.id, agent)
+    assert report.passed, report.text()
 
 
 def test_a_class_of_exceptions_that_is_written_in_c_elsewhere_is_listed_when_it_is_recorded(monkeypatch: Any) -> None:

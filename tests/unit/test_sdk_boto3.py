@@ -16,11 +16,13 @@ from typing import Any
 import pytest
 
 import agentloupe as loupe
+from agentloupe.ports import codecs
 from agentloupe.providers import transports
 from agentloupe.providers.loopback import HttpReply, HttpRequest, json_reply, serve
 from agentloupe.verbs.clients import wrapping_clients
 from agentloupe.verbs.replaying import replay
 from agentloupe.words.errors import UsageError
+from agentloupe.words.jsontext import dumps
 from tests.bedrock_support import KIND, claude, failure, nova
 from tests.stream_support import answer_of, model_step, stored_bytes
 
@@ -234,6 +236,51 @@ def test_a_connection_that_fails_fails_again(bedrock: Bedrock) -> None:
     assert report.passed, report.text()
     (listed,) = [row for row in loupe.open_store().runs() if row.id == done.run_id]
     assert listed.coverage != "limited_replay"
+
+
+def _connection_errors() -> dict[str, Any]:
+    """As botocore raises them: with urllib3's own exception, and the request that it has signed."""
+    known: Any = importlib.import_module("botocore.exceptions")
+    sent: Any = importlib.import_module("botocore.awsrequest")
+    below: Any = importlib.import_module("urllib3.exceptions")
+    pool: Any = importlib.import_module("urllib3").HTTPSConnectionPool("127.0.0.1", 1)
+    conn = sent.AWSHTTPSConnection("127.0.0.1", 1)
+    url = "https://127.0.0.1:1/"
+    request = sent.AWSRequest("POST", url, data=b"{}", headers={"authorization": "AWS4-HMAC-SHA256 x"}).prepare()
+    return {
+        "refused": known.EndpointConnectionError(endpoint_url=url, error=below.NewConnectionError(conn, "refused")),
+        "slow": known.ConnectTimeoutError(endpoint_url=url, error=below.ConnectTimeoutError(conn, "timed out")),
+        "late": known.ReadTimeoutError(endpoint_url=url, error=below.ReadTimeoutError(pool, "/", "timed out")),
+        "closed": known.ConnectionClosedError(endpoint_url=url, request=request, error=below.ProtocolError("gone")),
+        "tls": known.SSLError(endpoint_url=url, error=below.SSLError("no shared cipher")),
+        "proxy": known.ProxyConnectionError(proxy_url=url, error=below.ProxyError("no", OSError(1, "no"))),
+    }
+
+
+@pytest.mark.parametrize("name", list(_connection_errors()))
+def test_connection_errors_come_back_without_what_is_live(name: str) -> None:
+    error = _connection_errors()[name]
+    encoded = codecs.encode(error)
+    assert encoded.unrecordable == ()
+    back: Any = codecs.decode(encoded.wire)
+    assert (type(back), str(back), back.args) == (type(error), str(error), error.args)
+    assert back.kwargs.keys() == error.kwargs.keys()
+    assert repr(back.kwargs["error"]) == repr(error.kwargs["error"])
+    assert b"AWS4" not in dumps(encoded.wire)
+
+
+def test_a_run_that_fails_by_its_connection_is_replayed(bedrock: Bedrock) -> None:
+    bedrock.url = "http://127.0.0.1:1"
+
+    def agent() -> Any:
+        return converse(wrapped(bedrock))
+
+    with pytest.raises(Exception, match="Could not connect"):
+        loupe.record(agent)
+    (run,) = loupe.open_store().runs()
+    assert (run.coverage, run.coverage_notes) == ("full", ())
+    report = replay(run.id, agent)
+    assert report.passed, report.text()
 
 
 def test_a_connection_that_is_closed_leaves_no_signature(bedrock: Bedrock) -> None:

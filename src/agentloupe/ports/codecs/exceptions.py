@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
 from typing import Any, cast
 
-from agentloupe.ports.codecs.classes import class_wire
-from agentloupe.ports.codecs.missing import attributes_if_recorded
+from agentloupe.ports.codecs.classes import class_wire, type_name
+from agentloupe.ports.codecs.missing import Missing, attributes_if_recorded, missing_type
 from agentloupe.ports.codecs.objects import family, set_state, state_of
-from agentloupe.ports.codecs.walk import Codec, Inner, Value, add_codec, attributes, items
+from agentloupe.ports.codecs.walk import Codec, Inner, Value, add_codec, attributes, items, only
 from agentloupe.words.canonical import Json
 from agentloupe.words.errors import NotRebuildable
 
@@ -31,6 +32,57 @@ _STATE: tuple[tuple[type[BaseException], tuple[str, ...]], ...] = (
 )
 
 
+_TELLING = frozenset({"urllib3.exceptions", "botocore.exceptions"})
+_LIVE = frozenset({"urllib3.connection", "urllib3.connectionpool", "urllib3.response", "botocore.awsrequest"})
+"""Modules of what works on a network, or is signed for it: exceptions of those hold it beside what they say. A pickle of
+urllib3's leaves it out, too."""
+
+
+def _without_live(error: BaseException, attrs: dict[str, object]) -> tuple[list[object], dict[str, Json]]:
+    """The arguments of an exception without what is live; takes that out of its attributes. Types of that by name.
+
+    Of an argument, by its place, also its `repr`: the text of an exception consists of those.
+    """
+    args, live = list(error.args), dict[str, Json]()
+    if not _is_of(type(error), _TELLING):
+        return args, live
+    for name, item in [*attrs.items()]:
+        if (kind := _live_type(item)) is not None:
+            live[name] = kind
+            del attrs[name]
+    for at, item in enumerate(args):
+        if (kind := _live_type(item)) is not None:
+            live[str(at)] = [kind, repr(item)]
+            args[at] = None
+    return args, live
+
+
+def _live_type(item: object) -> str | None:
+    if isinstance(item, Missing):  # of an exception that was recorded and goes on in a replay
+        return missing_type(item)
+    return type_name(type(item)) if _is_of(type(item), _LIVE) else None
+
+
+def _put_live(made: BaseException, live: Mapping[str, Json]) -> None:
+    """What stands for what was live, in the places where it was."""
+    args: list[object] = list(made.args)
+    for name, wire in live.items():
+        if isinstance(wire, str):
+            set_state(made, {name: Missing(wire, f"$.{name}")})
+        else:
+            kind, text = only(wire, str, str)
+            args[int(name)] = Missing(kind, f"$.args[{name}]", text)
+    _set_args(made, args)
+
+
+def _set_args(made: BaseException, args: Iterable[object]) -> None:
+    BaseException.args.__set__(made, tuple(args))  # type: ignore[attr-defined]
+
+
+def _is_of(cls: type, modules: Collection[str]) -> bool:
+    return any(base.__module__ in modules for base in cls.__mro__)
+
+
 def _c_state(error: BaseException) -> dict[str, object]:
     """What the C class under an exception keeps by itself, as far as it is set."""
     found: dict[str, object] = {}
@@ -46,11 +98,14 @@ def _c_state(error: BaseException) -> dict[str, object]:
 def _write(error: BaseException, inner: Inner) -> Json:
     attrs = state_of(error)
     notes = attrs.pop("__notes__", None)
+    args, live = _without_live(error, attrs)
     wire: dict[str, Json] = {
         "class": _class(error, inner),
         "message": _message(error),
-        "args": [inner(item, f"args[{i}]") for i, item in enumerate(error.args)],
+        "args": [inner(item, f"args[{i}]") for i, item in enumerate(args)],
     }
+    if live:
+        wire["live"] = live
     if attrs:
         wire["attrs"] = {name: inner(item, name) for name, item in attrs.items()}
     state = _c_state(error)
@@ -131,6 +186,8 @@ def _read(wire: Json, value: Value) -> object:
     made = _blank(cls, wire, value)
     if "attrs" in wire:
         set_state(made, attributes_if_recorded(wire["attrs"], value))
+    if isinstance(live := wire.get("live"), dict):
+        _put_live(made, live)
     if "notes" in wire:
         made.__dict__["__notes__"] = value(wire["notes"])
     for name, item in attributes(wire.get("state", {}), value).items():
@@ -147,7 +204,7 @@ def _blank(cls: type, wire: dict[str, Json], value: Value) -> BaseException:
         text = wire.get("text")
         return base.__new__(cls, text if isinstance(text, str) else "", items(wire.get("members"), value))
     made: BaseException = base.__new__(cls)
-    BaseException.args.__set__(made, tuple(items(wire.get("args", []), value)))  # type: ignore[attr-defined]
+    _set_args(made, items(wire.get("args", []), value))
     return made
 
 
