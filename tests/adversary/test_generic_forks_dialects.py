@@ -13,9 +13,11 @@ import openai
 import pytest
 
 import agentloupe as loupe
+from agentloupe.engine.compare import Comparison
 from agentloupe.engine.project import load_steps
 from agentloupe.providers.endpoint import Endpoint
 from agentloupe.providers.loopback import serve
+from agentloupe.verbs.comparing import compare
 from agentloupe.verbs.forking import fork
 from agentloupe.verbs.replaying import replay
 from tests.dialect_support import HISTORY, TOOLS, Dialects, definition, ran
@@ -224,6 +226,14 @@ def test_an_unchanged_fork_from_any_model_step_asks_what_the_parent_asked(
         assert sent == said
         assert server.asked == asked[n:]
         assert replay(made.id).passed, "a replay writes in that hand, too"
+        found = compare(done.run_id, made.id)
+        assert isinstance(found, Comparison)
+        assert (found.rows[step].status, found.rows[step].notes, made.overrides) == ("same", (), ())
+        names = [
+            [one.name for one in load_steps(store.recording(run)) if one.kind == "llm"]
+            for run in (done.run_id, made.id)
+        ]
+        assert names[0] == names[1]
 
 
 def test_converse_is_asked_for_the_recorded_model_with_a_key_also_by_a_fork_of_a_fork(server: Dialects) -> None:
@@ -239,5 +249,8 @@ def test_converse_is_asked_for_the_recorded_model_with_a_key_also_by_a_fork_of_a
         assert server.paths == ["/v1/model/small-1/converse"] * len(SCRIPT)
         assert {headers["authorization"] for headers in server.headers} == {"Bearer k"}
         assert all(body["system"] == [{"text": prompt}] and "model" not in body for body in server.asked)
+        new = [one for one in load_steps(loupe.open_store().recording(made.id)) if one.kind == "llm"]
+        assert [one.attrs["model"] for one in new] == ["small-1"] * len(SCRIPT), "a fact, and not of the body"
+        assert [change["path"] for change in made.overrides] == ["system"]
         assert replay(made.id).passed
         run_id = made.id

@@ -280,6 +280,27 @@ def test_a_generic_fork_goes_on_in_its_form(gemini: tuple[str, Gemini]) -> None:
     assert report.passed, report.text()
 
 
+def test_an_unchanged_generic_fork_has_its_model_in_the_address_alone_as_its_parent_had(
+    gemini: tuple[str, Gemini],
+) -> None:
+    url, model = gemini
+    store = loupe.open_store("memory:")
+    run_id = recorded(store, agent(url))
+    parent = steps(store, run_id, "llm")[0]
+    model.asked.clear()
+    provider = Endpoint(f"{url}/v1beta", "LOUPE-CANARY-0332")
+    (made,) = fork(run_id, None, from_step=parent.idx, store=store, provider=provider, engine="generic").candidates
+    first = steps(store, made.id, "llm")[0]
+    assert (first.name, first.input_key, first.model, made.overrides) == (
+        parent.name,
+        parent.input_key,
+        parent.model,
+        (),
+    )
+    assert {path for path, _, _ in model.asked} == {f"/v1beta/models/{parent.model}:generateContent"}
+    assert loupe.replay(store.recording(made.id), None).passed
+
+
 def test_own_code_keeps_its_model_and_changes_the_rest(gemini: tuple[str, Gemini]) -> None:
     url, model = gemini
     store = loupe.open_store("memory:")

@@ -18,13 +18,16 @@ import pytest
 import agentloupe as loupe
 from agentloupe.cli.app import run as cli
 from agentloupe.engine.compare import Comparison
+from agentloupe.engine.overrides import MessageEdit
 from agentloupe.engine.project import load_steps
 from agentloupe.ports import ambient, codecs
 from agentloupe.ports.recording import Recording
+from agentloupe.providers.endpoint import Endpoint
 from agentloupe.providers.loopback import HttpReply, HttpRequest, json_reply, serve
 from agentloupe.store import open_url
 from agentloupe.store.memory import MemoryStore
 from agentloupe.verbs.comparing import compare
+from agentloupe.verbs.forking import fork
 from agentloupe.verbs.replaying import replay
 from agentloupe.words.call import Call
 from agentloupe.words.canonical import Json
@@ -212,6 +215,60 @@ def test_two_runs_are_compared_by_it_and_it_is_shown(workdir: Path, capsys: pyte
     ] * 2
     assert cli(["compare", left, right, "--db", str(db)]) == 0
     assert "template refund@3 -> refund@4" in capsys.readouterr().out
+
+
+FORKS: list[tuple[dict[str, Any], str | None]] = [
+    ({}, "refund@3"),
+    ({"temperature": 0.5}, "refund@3"),
+    ({"system_prompt": "Be brief."}, None),
+    ({"messages": [MessageEdit(0, "set", {"role": "user", "content": "another"})]}, None),
+]
+
+
+@pytest.mark.parametrize(("changes", "template"), FORKS)
+def test_the_plain_loop_goes_on_from_the_template_of_its_step_unless_what_is_made_of_it_is_changed(
+    changes: dict[str, Any], template: str | None, capsys: pytest.CaptureFixture[str], workdir: Path
+) -> None:
+    tool: Json = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    turns: list[Json] = [
+        {"role": "assistant", "content": None, "tool_calls": [tool]},
+        {"role": "assistant", "content": "done"},
+    ]
+
+    @loupe.tool(effect="read")
+    def look() -> str:
+        return "seen"
+
+    @loupe.agent(name="prompting")
+    def agent() -> None:
+        history: list[Any] = [{"role": "user", "content": "look"}]
+        with loupe.prompt("refund", 3):
+            for turn in turns:
+                body: Json = {"model": "m", "messages": list(history)}
+                answer: Json = {"choices": [{"index": 0, "message": turn}]}
+                encode: Callable[[object], Json] = lambda value: codecs.encode(value).wire  # noqa: E731
+                call = Call(kind="llm", name="chat m", input=body, encode=encode, decode=codecs.decode)
+                ambient.call(call, lambda answer=answer: answer)
+                history.append(turn)
+                if turn is turns[0]:
+                    history.append({"role": "tool", "tool_call_id": "c1", "content": look()})
+
+    def served(_: HttpRequest) -> HttpReply:
+        return json_reply({"choices": [{"index": 0, "message": left.pop(0)}]})
+
+    with closing(open_url(workdir / "x.db")) as store, serve(served) as server:
+        run_id = record_in(store, agent).run_id
+        for step, of in ((1, 2), (3, 1)):
+            left = turns[-of:]
+            where = Endpoint(server.url, "k")
+            (made,) = fork(run_id, from_step=step, store=store, provider=where, control=False, **changes).candidates
+            assert made.status == "ok", made.error
+            steps = [one for one in load_steps(store.recording(made.id)) if one.kind == "llm"]
+            assert [prompt_of(one.attrs) for one in steps] == ["refund@3"] * (2 - of) + [template] * of
+            assert [note for note in replay(store.recording(made.id)).notes if "prompt" in note] == []
+            found = compare(run_id, made.id, store=store)
+            assert isinstance(found, Comparison)
+            assert found.head_json()["counts"]["other_templates"] == (0 if template else of)  # type: ignore[index,call-overload]
 
 
 def test_secrets_in_it_are_taken_out() -> None:

@@ -11,9 +11,8 @@ import typer
 from agentloupe.cli.common import AsJson, Database, Debug, opened
 from agentloupe.cli.output import Output, harmless, number_of, short
 from agentloupe.cli.views import cost_text, counts_text, seconds_text, status_style, tokens_text
-from agentloupe.engine.compare import SPELLING, Comparison, Row, Summary
+from agentloupe.engine.compare import Comparison, Row, Summary
 from agentloupe.engine.compare import Path as Road
-from agentloupe.words.prompts import TEMPLATE
 
 if TYPE_CHECKING:
     from agentloupe.words.step import Step
@@ -119,9 +118,9 @@ def _fork_text(run: Any) -> str:
 
 def _say_first(out: Output, found: Comparison) -> None:
     if found.first is None:
-        respelled = sum(1 for row in found.rows if _respelled(row))
+        respelled = sum(row.respelled for row in found.rows)
         spelling = f"; {respelled} in spelling only" if respelled else ""
-        others = sum(1 for row in found.rows if _of_other_templates(row))
+        others = sum(row.of_other_templates for row in found.rows)
         templates = f"; {others} made from another template" if others else ""
         said = "no step differs" if found.identical else f"no step differs in value{spelling}{templates}"
         out.line(said, style="green")
@@ -186,15 +185,7 @@ def _say_rows(out: Output, rows: Sequence[Row], all_rows: bool) -> None:
 def _near_differences(rows: Sequence[Row]) -> set[int]:
     different = [number for number, row in enumerate(rows) if row.status != "same"]
     near = {near for number in different for near in range(number - _AROUND, number + _AROUND + 1)}
-    return near | {number for number, row in enumerate(rows) if _respelled(row) or _of_other_templates(row)}
-
-
-def _respelled(row: Row) -> bool:
-    return any(note.endswith(SPELLING) for note in row.notes)
-
-
-def _of_other_templates(row: Row) -> bool:
-    return any(note.startswith(TEMPLATE) for note in row.notes)
+    return near | {number for number, row in enumerate(rows) if row.respelled or row.of_other_templates}
 
 
 def _cell(step: Step | None) -> str:

@@ -20,7 +20,7 @@ from agentloupe.engine.withholding import cannot_be_told, digest_kept
 from agentloupe.words.canonical import Json, canonical, dumps
 from agentloupe.words.jsontext import quick_text
 from agentloupe.words.keeping import DIGESTS, KEPT
-from agentloupe.words.prompts import prompt_change
+from agentloupe.words.prompts import TEMPLATE, prompt_change
 from agentloupe.words.run import Run
 from agentloupe.words.step import Step
 
@@ -88,6 +88,16 @@ class Row:
     left: Step | None
     right: Step | None
     notes: tuple[str, ...] = ()
+
+    @property
+    def respelled(self) -> bool:
+        """Whether values are equal that are spelled otherwise."""
+        return any(note.endswith(SPELLING) for note in self.notes)
+
+    @property
+    def of_other_templates(self) -> bool:
+        """Whether the calls were made from other prompt templates."""
+        return any(note.startswith(TEMPLATE) for note in self.notes)
 
     def as_json(self) -> dict[str, Json]:
         """Status, notes, and of each side what a list of steps shows."""
@@ -162,7 +172,7 @@ class Comparison:
         """The comparison as JSON.
 
         `rows` name steps by their `idx`; `first` is `{row, left_idx, right_idx}`; `counts` has `unchanged`, `changed`, `added`
-        (only right), `removed` (only left) and each status; costs are exact decimal text.
+        (only right), `removed` (only left), `respelled`, `other_templates` and each status; costs are exact decimal text.
         """
         return {**self.head_json(), "rows": [row.as_json() for row in self.rows]}
 
@@ -174,6 +184,8 @@ class Comparison:
         changed = ("input_differs", "output_differs", "error_one_side")
         counts["unchanged"] = self.count("same")
         counts["changed"] = sum(1 for row in self.rows if row.status in changed)
+        counts["respelled"] = sum(row.respelled for row in self.rows)
+        counts["other_templates"] = sum(row.of_other_templates for row in self.rows)
         counts["added"], counts["removed"] = self.count("only_right"), self.count("only_left")
         return {
             "left": _run_json(self.left),

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import NoReturn, TypeAlias, cast
 
@@ -28,6 +28,7 @@ from agentloupe.words.call import NO_ATTRS, Attrs, Call, Effect
 from agentloupe.words.canonical import Json
 from agentloupe.words.dialects import Form
 from agentloupe.words.errors import Cancelled, ForkRefused, LimitReached, LoupeError, ModelRefused
+from agentloupe.words.prompts import PROMPT
 from agentloupe.words.turns import CHAT, DIALECTS, Asked, Dialect, Told, calls_in_message, final_message, message_of
 
 __all__ = [
@@ -286,6 +287,8 @@ class Loop:
         spend: what was spent, against its limits.
         manner: how it writes its history.
         dialect: the form in which it asks.
+        addressed: the model of requests that name none, since it stands in the address: sent, and a fact of the call.
+        template: of the prompt that its requests begin with, as `loupe.prompt` said it.
     """
 
     model: Model
@@ -293,6 +296,8 @@ class Loop:
     spend: Spend = field(default_factory=lambda: Spend(Limits()))
     manner: Manner = PLAIN
     dialect: Dialect = CHAT
+    addressed: str | None = None
+    template: Json = None
 
     def run(self, request: Mapping[str, Json]) -> dict[str, Json]:
         """Runs from this request to the final message of the model, which is returned. The request is not changed.
@@ -318,12 +323,15 @@ class Loop:
 
     def _ask(self, request: Mapping[str, Json]) -> Json:
         body = dict(request)
-        attrs: dict[str, Json] = {"model": body.get("model")}
+        sent = body if body.get("model") or self.addressed is None else {**body, "model": self.addressed}
+        attrs: dict[str, Json] = {"model": sent.get("model")}
+        if self.template is not None:
+            attrs[PROMPT] = self.template
         if self.model.provider is not None:
             attrs["provider"] = self.model.provider
         call = Call(
             kind="llm",
-            name=self.model.named(body),
+            name=self.model.named(sent),
             input=body,
             attrs=attrs,
             encode=lambda value: cast("Json", value),
@@ -331,7 +339,7 @@ class Loop:
             facts=self.model.facts,
         )
         try:
-            response = ambient.call(call, lambda: self._send(body))
+            response = ambient.call(call, lambda: self._send(sent))
         except LimitReached as late:
             if late.reason != "max_seconds":
                 raise
@@ -459,6 +467,8 @@ def again(tape: Tape, loop: Loop, span_id: str | None = None) -> dict[str, Json]
     digest = first.input_digest if first is not None else tape.started.bodies.get("request")
     if digest is None:
         raise LoupeError("the recording holds no model call of the loop", reason="empty")
+    if first is not None:
+        loop = replace(loop, template=first.attrs.get(PROMPT))
     calls = max((call.n + 1 for call in tape.calls if call.call_id in kept and call.lane == "0"), default=0)
     with ambient.inside(boundary, lane=ambient.Lane("0", calls), span_id=span_id):
         return loop.run(cast("dict[str, Json]", tape.recording.body(digest)))
@@ -469,9 +479,11 @@ def _again(tape: Tape) -> object:
     effects: dict[str, Effect | None] = {call.name: call.effect for call in tape.calls if call.kind == "tool"}
     new = [call for call in tape.calls if call.call_id not in kept]
     stop = next((call.name for call in new if call.attrs.get("limit") and call.name in LIMIT_STEPS), None)
-    asked = sum(call.kind == "llm" for call in new)
-    spend = Spend(Limits(max_steps=None), met=None if stop is None else (stop, asked))
-    return again(tape, Loop(Model(_nobody), Tools(effects=effects), spend, manner_in(tape), dialect_in(tape)))
+    asked = [call for call in new if call.kind == "llm"]
+    spend = Spend(Limits(max_steps=None), met=None if stop is None else (stop, len(asked)))
+    # One model was asked all along; where it stood in the address, the requests do not say it.
+    model = Model(_nobody, named=lambda _: asked[0].name) if asked else Model(_nobody)
+    return again(tape, Loop(model, Tools(effects=effects), spend, manner_in(tape), dialect_in(tape)))
 
 
 def manner_in(tape: Tape) -> Manner:
@@ -508,6 +520,7 @@ def _reissue(tape: Tape, lane: str, kept: Collection[str | None]) -> None:
             name=recorded.name,
             input=tape.recording.body(recorded.input_digest),
             effect=recorded.effect,
+            attrs={PROMPT: recorded.attrs[PROMPT]} if PROMPT in recorded.attrs else NO_ATTRS,
             encode=lambda value: cast("Json", value),
             decode=lambda value: value,
         )

@@ -12,9 +12,10 @@ from urllib.parse import quote, unquote
 
 from agentloupe.words.call import Attrs
 from agentloupe.words.canonical import Json
-from agentloupe.words.dialects import finish_reason_of, hosted_tools, server_held
+from agentloupe.words.dialects import Form, finish_reason_of, hosted_tools, server_held
 
 __all__ = [
+    "MODEL_IN_PATH",
     "QUERY",
     "endpoint_of",
     "former_name",
@@ -30,6 +31,8 @@ __all__ = [
 
 QUERY = "extra_query"
 """Member of a stored request that was no part of the body: what the caller put into the URL (an API version ...)."""
+MODEL_IN_PATH: Mapping[Form | None, str] = {"gemini": ":generateContent", "converse": "/converse"}
+"""What stands behind the model in a path, of the forms whose bodies name none."""
 _NAME = re.compile(r"[a-z]{2,16}(_[a-z]{2,16})?")
 _IN_PATH = re.compile(r"/(?:models?|deployments|engines)/([^/:]+)[/:]")
 _BEDROCK = re.compile(r"/model/(.+)/(converse|converse-stream|invoke|invoke-with-response-stream)$")

@@ -26,7 +26,7 @@ from urllib.parse import urlsplit
 
 from agentloupe.ports.ambient import monotonic_ms, now, passed_on
 from agentloupe.ports.protocols import Answer
-from agentloupe.providers.chat import QUERY, host_of, provider_of, response_facts
+from agentloupe.providers.chat import MODEL_IN_PATH, QUERY, host_of, provider_of, response_facts
 from agentloupe.words.call import Attrs
 from agentloupe.words.canonical import Json, dumps
 from agentloupe.words.dialects import Form
@@ -55,8 +55,6 @@ _PATHS: Mapping[Form, str] = {
     "gemini": "/models",  # and behind it the model, which stands in no body
     "converse": "/model",  # the same
 }
-_MODEL_IN_PATH: Mapping[Form | None, str] = {"gemini": ":generateContent", "converse": "/converse"}
-"""What stands behind the model in an address."""
 _ANTHROPIC_VERSION = "2023-06-01"
 _BETAS: Mapping[Form, str] = {"anthropic": "anthropic-beta", "responses": "openai-beta"}
 """The header that names betas of an API."""
@@ -128,8 +126,8 @@ class Endpoint:
         asked = dict(request)
         query = asked.pop(QUERY, None)
         url = self.url
-        if self.dialect in _MODEL_IN_PATH:
-            url += f"/{urllib.parse.quote(_model_in(asked), safe='')}{_MODEL_IN_PATH[self.dialect]}"
+        if self.dialect in MODEL_IN_PATH:
+            url += f"/{urllib.parse.quote(_model_in(asked), safe='')}{MODEL_IN_PATH[self.dialect]}"
         status, headers, body = self._exchange(url, dumps(asked), query if isinstance(query, dict) else {})
         tries: list[Json] = [{"status": status, "started_ms": 0.0, "ms": round(monotonic_ms() - began, 3)}]
         if status >= 400:

@@ -17,13 +17,14 @@ from agentloupe.engine.tape import RecordedCall
 from agentloupe.ports import ambient, codecs
 from agentloupe.ports.ambient import Lane
 from agentloupe.ports.protocols import Opening, Provider
-from agentloupe.providers.chat import QUERY
+from agentloupe.providers.chat import MODEL_IN_PATH, QUERY
 from agentloupe.verbs.models import Chosen, Pace, chosen_endpoint, model_behind
 from agentloupe.words.call import Effect
 from agentloupe.words.canonical import Json, key_of
 from agentloupe.words.dialects import Form
 from agentloupe.words.errors import LoupeError, UsageError
 from agentloupe.words.exchange import answer_in
+from agentloupe.words.prompts import PROMPT
 from agentloupe.words.turns import DIALECTS
 
 __all__ = ["LoopFork", "LoopParts"]
@@ -72,7 +73,7 @@ class LoopFork:
         parts = self._parts
         chosen, model = self._chosen(plan)
         applied = apply_to_request(self._request, plan.overrides, parts.form)
-        request, sent = _sendable(self._with_results(applied.request, plan), parts.model or self._in_path(), chosen)
+        request, sent = _sendable(self._with_results(applied.request, plan), self._wanted(chosen), chosen)
         spend = self._spend(plan)
         manner = self._manner()
         bodies = {**plan.bodies, "request": request}
@@ -80,11 +81,12 @@ class LoopFork:
         facts = {**plan.facts, "dialect": parts.form}
         changes = [*applied.changes, *sent]
         forker = Forker(replace(plan, spend=spend, written=changes, bodies=bodies, facts=facts))
-        return self._drive(forker, self._loop(model, spend, manner), request)
+        return self._drive(forker, self._loop(model, spend, manner, applied.request), request)
 
     def resumed(self, plan: ForkPlan, manner: Manner) -> Loop:
         """The loop of a fork that goes on."""
-        return self._loop(self._chosen(plan)[1], self._spend(plan), manner)
+        request = apply_to_request(self._request, plan.overrides, self._parts.form).request
+        return self._loop(self._chosen(plan)[1], self._spend(plan), manner, request)
 
     @property
     def span_id(self) -> str | None:
@@ -98,19 +100,34 @@ class LoopFork:
         chosen = chosen_endpoint(self._parts.endpoint, self._parts.form) if given is None else None
         return chosen, self._model(chosen.provider if chosen is not None else cast("Provider | Model", given), plan)
 
-    def _in_path(self) -> str | None:
-        """The recorded model of Converse, whose body names none."""
-        model = self._call.attrs.get("model")
-        return model if self._parts.form == "converse" and isinstance(model, str) else None
+    def _wanted(self, chosen: Chosen | None) -> str | None:
+        """The model that a request without one has to name; `None` where it is asked in the address, as it was."""
+        return None if self._addressed else self._parts.model or (chosen.model if chosen is not None else None)
+
+    @property
+    def _addressed(self) -> str | None:
+        """The recorded model where it stood in the address, and in no body (Gemini, Converse)."""
+        if self._parts.form not in MODEL_IN_PATH or self._request.get("model"):
+            return None
+        events = self._cut.recording.events
+        asked = events[self._call.first_seq - events[0].sequence]  # an answer may name a version of it
+        model = asked.attrs.get("model") or self._parts.model
+        return model if isinstance(model, str) else None
+
+    def _template(self, request: Mapping[str, Json]) -> Json:
+        """The template of the forked step, which the loop's steps go on from, unless what is made of it was changed."""
+        made = (*_INSTRUCTING, self._dialect.history)
+        alike = all(request.get(name) == self._request.get(name) for name in made)
+        return self._call.attrs.get(PROMPT) if alike else None
 
     def _spend(self, plan: ForkPlan) -> Spend:
         spend = Spend(plan.limits, cancel=plan.cancel)
         spend.price = plan.price or spend.price
         return spend
 
-    def _loop(self, model: Model, spend: Spend, manner: Manner) -> Loop:
-        parts = self._parts
-        return Loop(model, Tools(parts.functions, None, parts.effects), spend, manner, self._dialect)
+    def _loop(self, model: Model, spend: Spend, manner: Manner, request: Mapping[str, Json]) -> Loop:
+        tools = Tools(self._parts.functions, None, self._parts.effects)
+        return Loop(model, tools, spend, manner, self._dialect, self._addressed, self._template(request))
 
     def _drive(self, forker: Forker, loop: Loop, request: Mapping[str, Json]) -> Ended:
         cut = self._cut
@@ -140,7 +157,8 @@ class LoopFork:
         """Who is asked. Names of new model steps follow the recorded convention, so that a comparison lines them up."""
         pace = Pace(self._parts.patience, plan.cancel, plan.watch, plan.run_id)
         model = model_behind(provider, self._parts.form, self._call.attrs.get("beta"), pace)
-        recorded, asked = self._call.name, self._request.get("model") or self._call.attrs.get("model")
+        recorded = self._call.name
+        asked = self._addressed or self._request.get("model") or self._call.attrs.get("model")
         if recorded == f"chat {asked}" or not recorded:
             return model
 
@@ -224,13 +242,14 @@ class LoopFork:
 
 _PIECES = ("stream", "stream_options", "background")
 """What asks for an answer that does not come whole, or not now."""
+_INSTRUCTING = ("system", "instructions", "system_instruction", "systemInstruction", "prompt")
+"""Members of a request, beside its history, that a prompt template may have made."""
 
 
 def _sendable(
     request: dict[str, Json], model: str | None, chosen: Chosen | None
 ) -> tuple[dict[str, Json], list[dict[str, Json]]]:
     """What the loop itself needs: a model, and an answer in one piece. Each is a recorded change."""
-    model = model or (chosen.model if chosen is not None else None)
     added: dict[str, Json] = {"model": model} if not request.get("model") and model else {}
     if chosen is not None:
         added |= {name: value for name, value in chosen.extra_body.items() if name not in request}

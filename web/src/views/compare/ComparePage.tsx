@@ -8,7 +8,7 @@ import { usePages } from '../../api/pages';
 import type { ComparePage as Compared, ComparedHead, ComparedRow, Run } from '../../api/types';
 import { moment } from '../../base/format';
 import { type Hint, useKeys } from '../../base/keys';
-import { useWords } from '../../base/words';
+import { type Speech, useWords } from '../../base/words';
 import type { CompareSearch } from '../../model/addresses';
 import { type Miss, meaningOf, missesOf } from '../../model/meaning';
 import { changedPlaces } from '../../model/overrides';
@@ -78,7 +78,8 @@ interface LoadedProps {
 }
 
 function Loaded({ a, b, only, head, differing: rowsApart }: LoadedProps) {
-  const { t } = useWords();
+  const speech = useWords();
+  const { t } = speech;
   const differing = rowsApart.map(one => one.row);
   const firstApart = rowsApart.find(one => one.row === head.first?.row);
   const search = route.useSearch();
@@ -150,7 +151,7 @@ function Loaded({ a, b, only, head, differing: rowsApart }: LoadedProps) {
       <Misses run={head.left} side="A" missed={missesOf(rowsApart, 'left')} onGo={row => change({ row })} />
       <Misses run={head.right} side="B" missed={missesOf(rowsApart, 'right')} onGo={row => change({ row })} />
       <Deltas head={head} total={rowsOf(head)} />
-      <Depended snapshot={head.snapshot} />
+      <Depended snapshot={head.snapshot} templates={head.counts['other_templates'] ?? 0} />
       <div className="pin">
         <Tag look="new" sign="fork">
           {t('compare.first')}
@@ -158,7 +159,7 @@ function Loaded({ a, b, only, head, differing: rowsApart }: LoadedProps) {
         <b className="ell">
           {head.first
             ? `${t('step.title', { step: String(head.first.left_idx) })}${firstApart ? `: ${t(meaningOf(firstApart))}` : ''}`
-            : t(head.identical ? 'compare.identical' : 'compare.sameValues')}
+            : sameness(head, speech)}
         </b>
         <span className="grow" />
         <Seg
@@ -277,6 +278,14 @@ function SideHead({ run, side, other }: SideHeadProps) {
       </div>
     </div>
   );
+}
+
+/** What is said of runs no step of which differs in value. */
+function sameness({ identical, counts }: ComparedHead, { t }: Speech): string {
+  const n = counts['other_templates'] ?? 0;
+  if (identical) return t('compare.identical');
+  if (n === 0) return t('compare.sameValues');
+  return `${t(counts['respelled'] ? 'compare.sameValues' : 'compare.noneDiffers')} ${t('compare.otherTemplates', { n })}`;
 }
 
 interface MissesProps {

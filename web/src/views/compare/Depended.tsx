@@ -5,8 +5,14 @@ import { RunText } from '../../widgets/text';
 
 const SHOWN = 3;
 
+interface DependedProps {
+  readonly snapshot: ComparedHead['snapshot'];
+  /** How many pairs of calls were made from other prompt templates. */
+  readonly templates: number;
+}
+
 /** What both runs ran on: the same, not known, or what differs, with the whole list folded beneath. */
-export function Depended({ snapshot }: { readonly snapshot: ComparedHead['snapshot'] }) {
+export function Depended({ snapshot, templates }: DependedProps) {
   const speech = useWords();
   const { t } = speech;
   const found = depended(snapshot);
@@ -15,7 +21,12 @@ export function Depended({ snapshot }: { readonly snapshot: ComparedHead['snapsh
     return (
       <section className="ranon" aria-label={t('compare.ranOn')}>
         <p className="line">
-          {label} <span className={found.state === 'same' ? 't2' : ''}>{t(`compare.ranOn.${found.state}`)}</span>
+          {label}{' '}
+          <span className={found.state === 'same' ? 't2' : ''}>
+            {found.state === 'same' && templates > 0
+              ? t('compare.ranOn.templates', { n: templates })
+              : t(`compare.ranOn.${found.state}`)}
+          </span>
         </p>
       </section>
     );
