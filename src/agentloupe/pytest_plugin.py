@@ -97,8 +97,9 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ[_STRICT] = "1"  # a variable, so that child processes are strict too
         config.stash[_set_strict] = True
     folders = _folders(config)
-    for folder in folders:
-        if not folder.is_dir():
+    for folder in [folder for folder in folders if not folder.is_dir()]:
+        # What a setting names may come with the first recording; what is typed is meant to be run now.
+        if config.getoption("loupe_recordings") or not _records(config):
             raise pytest.UsageError(
                 f"loupe: no such folder of recordings: {folder}\n"
                 "  loupe_recordings (in the settings, from their folder) or --loupe-recordings (from here) names another; "
@@ -106,7 +107,7 @@ def pytest_configure(config: pytest.Config) -> None:
             )
     if config.args_source is not pytest.Config.ArgsSource.ARGS:
         wanted = [config.invocation_params.dir / arg for arg in config.args]
-        config.args += [str(f) for f in folders if not any(f.is_relative_to(place) for place in wanted)]
+        config.args += [str(f) for f in folders if f.is_dir() and not any(f.is_relative_to(place) for place in wanted)]
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -127,6 +128,21 @@ def _mode(config: pytest.Config, wished: str | None = None) -> Mode:
 
     asked = config.getoption("loupe_record_mode") or config.getoption("--record-mode", None)
     return mode_for(asked, wished or str(config.getini("loupe_record_mode")) or None, os.environ)
+
+
+def _records(config: pytest.Config) -> bool:
+    """Whether tests of this session may record."""
+    from agentloupe.words.errors import LoupeError
+
+    try:
+        return _mode(config) != "none"
+    except LoupeError as wrong:
+        raise pytest.UsageError(f"loupe: {wrong}") from wrong
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    """Folders that are not there yet: nothing of them is tested."""
+    return [f"loupe: no folder of recordings yet: {folder}" for folder in _folders(config) if not folder.is_dir()]
 
 
 def _again(item: pytest.Item) -> str:
@@ -360,6 +376,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     files = sorted(folder.rglob("*.loupe"))
     if not files:
         lacks = f"there is no recording in {folder}" if folder.is_dir() else f"there is no folder {folder}"
+        if _records(metafunc.config):
+            not_yet = pytest.mark.skip(reason=f"{lacks} yet, so that nothing was tested")
+            metafunc.parametrize("recording", [pytest.param(None, marks=not_yet)], ids=["none"])
+            return
         raise pytest.Collector.CollectError(
             f"{lacks}, so that nothing would be tested\n"
             "  the marker names it from the test's own folder; `agentloupe export RUN -o FOLDER/NAME.loupe` puts a recording there"

@@ -17,21 +17,18 @@ def test_the_files_of_the_guide_run(pytester: pytest.Pytester, monkeypatch: pyte
     guide = (ROOT / "docs/guides/pytest.md").read_text("utf-8")
     found = dict(_FILE.findall(guide))
     assert len(found) == 5
-    (pytester.path / "recordings").mkdir()
-    for name in ("my_app.py", "test_refund.py", "test_greeting.py"):
-        (pytester.path / name).write_text(found[name], "utf-8")
-    pytester.makeini("[pytest]\npythonpath = .\n")
+    for name, text in found.items():
+        (pytester.path / name).write_text(text, "utf-8")
     plugin = ("-p", "agentloupe.pytest_plugin")
-    pytester.runpytest_subprocess(*plugin).assert_outcomes(passed=2)
-    pytester.path.joinpath("tox.ini").unlink()
-    for name in ("pytest.ini", "test_folder.py"):
-        (pytester.path / name).write_text(found[name], "utf-8")
     monkeypatch.setenv("PYTHONPATH", str(pytester.path))
+    pytester.runpytest_subprocess(*plugin).assert_outcomes(passed=2, skipped=1)
     result = pytester.runpytest_subprocess(*plugin, "-v", "--record-mode=none")
     result.assert_outcomes(passed=6)
     result.stdout.fnmatch_lines(["recordings/refund.loupe::replay PASSED*"])
     changed = found["my_app.py"].replace("number=number", "number=number.lower()")
     (pytester.path / "my_app.py").write_text(changed, "utf-8")
+    failed = pytester.runpytest_subprocess(*plugin, "test_refund.py").stdout.str()
+    assert "name it with expect= of replay(...) or of the marker" in failed
     said = pytester.runpytest_subprocess(*plugin, "test_refund.py", "--record-mode=all").stdout.str()
     shown = guide.partition('```text\n$ pytest "test_refund.py')[2].partition("\n")[2].partition("```")[0]
     for line in (re.sub(r"support-\S+", "", line).rstrip() for line in shown.splitlines()):

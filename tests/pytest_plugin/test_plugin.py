@@ -404,7 +404,8 @@ def test_a_folder_by_marker_gives_a_test_for_each_file(project: pytest.Pytester)
     result = run(project, "-v", "test_folder.py")
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(["*test_folder.py::test_all[[]TestOwn.test_own[]] PASSED*"])
-    result = run(project, "test_empty.py")
+    run(project, "test_empty.py").assert_outcomes(skipped=1)
+    result = run(project, "test_empty.py", "--record-mode=none")
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(
         ["*there is no folder *nowhere, so that nothing would be tested*", "*agentloupe export RUN -o *"]
@@ -536,9 +537,10 @@ def test_wrong_words_are_named(project: pytest.Pytester) -> None:
     assert calls(project) == []
     assert "Traceback" not in result.stdout.str()
     project.makeini("[pytest]\nloupe_recordings = nowhere\n")
-    result = run(project)
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["*no such folder of recordings*", "*--loupe-recordings*agentloupe export RUN*"])
+    for words in (["--record-mode=none"], ["--loupe-recordings=nowhere"]):
+        result = run(project, *words)
+        assert result.ret == pytest.ExitCode.USAGE_ERROR
+        result.stderr.fnmatch_lines(["*no such folder of recordings*", "*--loupe-recordings*agentloupe export RUN*"])
 
 
 def test_the_plugin_is_found_and_loads_nothing_before_it_is_needed(project: pytest.Pytester) -> None:

@@ -325,7 +325,9 @@ def test_a_program_that_fails_in_every_fork_is_shown_once(
     )
     done = fork_command(run_id, ["python", str(script), "hi"], from_step=1, store=store, repeat=2)
     assert {(run.status, run.error) for run in done.runs} == {("error", "LookupError")}
-    assert capfd.readouterr().err.count("\nLookupError: no\n") == 1
+    said = capfd.readouterr().err
+    assert said.count("\nLookupError: no\n") == 1
+    assert {Path(line.split('"')[1]).name for line in said.splitlines() if line.startswith("  File ")} == {script.name}
 
 
 def test_a_program_that_fails_before_its_agent_is_named(store: Store, script: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 from agentloupe.ports.protocols import Store
 from agentloupe.store import open_url
 from agentloupe.verbs import launch
+from agentloupe.verbs.clients import CLIENTS, TRANSPORTS
 from agentloupe.verbs.isolated import replay_command
 from agentloupe.verbs.onstart.sitecustomize import HERE
 from agentloupe.verbs.running import Ran, run_recorded
@@ -236,6 +237,7 @@ def test_what_records_nothing_is_told_so_loudly(workdir: Path) -> None:
     ran, said = start(workdir, "python", "plain.py")
     assert said == f"__main__ {workdir / 'plain.py'}\n"
     assert ran.said()[0].startswith("NOTHING WAS RECORDED: the program opened no run")
+    assert all(name.partition(".")[0].replace("botocore", "boto3") in ran.said()[0] for name in (*CLIENTS, *TRANSPORTS))
     ran, _ = start(workdir, "sh", "-c", "exit 6")
     assert ran.code == 6
     assert ran.said() == ["NOTHING WAS RECORDED: no Python program was started that finds Loupe at its start."]
@@ -337,7 +339,21 @@ def test_a_replay_names_what_its_agent_raised(workdir: Path) -> None:
     )
     report = replay_command(ran.runs[0], ["python", "my_agent.py", "hi"], store=str(workdir / "x.db"))
     assert (report.verdict, report.divergence and report.divergence.kind) == ("diverged", "unconsumed")
-    assert "the agent raised KeyError at my_agent.py:11" in report.notes
+    assert report.divergence is not None
+    assert report.divergence.hints[0] == "the agent raised KeyError at my_agent.py:11"
+    assert "mend what it raised" in (report.divergence.suggestion or "")
+
+
+def test_a_replay_that_lacks_a_variable_says_so_first(workdir: Path) -> None:
+    agent = AGENT.replace("import sys", "import os, sys").replace("from beside import SUFFIX", "SUFFIX = ''")
+    write(workdir, "my_agent.py", agent)
+    ran, _ = start(workdir, "python", "my_agent.py", "hi")
+    write(workdir, "my_agent.py", agent.replace("return look(question)", "return look(os.environ['NOT_SET_HERE'])"))
+    report = replay_command(ran.runs[0], ["python", "my_agent.py", "hi"], store=str(workdir / "x.db"))
+    said = report.text()
+    assert "hint: the agent raised KeyError: 'NOT_SET_HERE' at my_agent.py:11\n" in said
+    assert "try: set the environment variable NOT_SET_HERE (nothing is sent there" in said
+    assert "--expect" not in said
 
 
 @pytest.mark.slow

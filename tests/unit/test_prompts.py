@@ -288,3 +288,13 @@ def test_what_yields_takes_a_block_and_not_the_decorator() -> None:
 
     with pytest.raises(UsageError, match="yields"):
         loupe.prompt("refund")(items)
+
+
+def test_a_prompt_without_its_name_is_a_wrong_call() -> None:
+    def ask() -> None: ...
+
+    with pytest.raises(UsageError, match=r"stands without the template's name .*write loupe\.prompt"):
+        loupe.prompt(ask)  # type: ignore[arg-type]
+    for name in ("", None, 3):
+        with pytest.raises(UsageError, match="wants the template's name"):
+            loupe.prompt(name)  # type: ignore[arg-type]

@@ -17,7 +17,7 @@ from agentloupe.ports.ambient import is_users
 from agentloupe.ports.cancel import Cancel
 from agentloupe.ports.surroundings import outside
 
-__all__ = ["GRACE", "PATIENCE", "quiet_stops", "raised_at", "run_child"]
+__all__ = ["GRACE", "PATIENCE", "missing_variable", "quiet_stops", "raised_at", "run_child"]
 
 DEBUG = "LOUPE_DEBUG"
 """Set by `--debug`, for children."""
@@ -27,17 +27,30 @@ GRACE = 2.0
 """The same after somebody cancelled what it does: they wait for it."""
 
 
-def raised_at(error: BaseException) -> str:
-    """Class and place of an exception: `KeyError at my_agent.py:10`, the innermost line that is no library's."""
+def raised_at(error: BaseException, about: str | None = None) -> str:
+    """Class and place of an exception: `KeyError at my_agent.py:10`, the innermost line that is no library's.
+
+    Its own words may hold what nobody should see; what it is `about` is given where that is known to hold nothing.
+    """
     lines = [frame for frame in traceback.extract_tb(error.__traceback__) if is_users(frame.filename)]
     place = f" at {Path(lines[-1].filename).name}:{lines[-1].lineno}" if lines else ""
-    return f"{type(error).__qualname__}{place}"
+    return f"{type(error).__qualname__}{f': {about!r}' if about else ''}{place}"
+
+
+def missing_variable(error: BaseException) -> str | None:
+    """The environment variable that a program read straight and that is not set, where it raised for that."""
+    if not isinstance(error, KeyError) or not error.args:
+        return None
+    frames = traceback.extract_tb(error.__traceback__)
+    name: object = error.args[0]
+    straight = bool(frames) and frames[-1].filename == os.environ.__class__.__getitem__.__code__.co_filename
+    return name if straight and isinstance(name, str) else None
 
 
 def quiet_stops(shown: Sequence[str] = (), stopped: Callable[[], bool] = lambda: False) -> None:
     """In a child that replays or forks: a program, or a thread, that is stopped prints no traceback; the verdict says why.
 
-    What they raise of their own is printed as ever, unless it was raised at one of the places that were `shown`; once something
+    What a thread raises of its own is printed as ever, what the program raises with its own lines alone, unless it was raised at one of the places that were `shown`; once something
     was `stopped` in them, what they raise comes of that (a framework whose task was ended), and is a line. With
     `--debug` everything is printed.
     """
@@ -62,10 +75,24 @@ def quiet_stops(shown: Sequence[str] = (), stopped: Callable[[], bool] = lambda:
             return
         if stopped():
             _say_consequence("the program", error)
-        else:
+        elif hook is not sys.__excepthook__ or not _told_shortly(error):
             hook(kind, error, trace)
 
     threading.excepthook, sys.excepthook = in_thread, in_program
+
+
+def _told_shortly(error: BaseException) -> bool:
+    """Prints what a program raised with the lines of its own files; says whether there are any."""
+    told = traceback.TracebackException.from_exception(error)
+    own = [frame for frame in told.stack if is_users(frame.filename)]
+    if not own or isinstance(error, BaseExceptionGroup):
+        return False
+    less = len(own) < len(told.stack) or told.__cause__ is not None or told.__context__ is not None
+    told.stack = traceback.StackSummary.from_list(own)
+    told.__cause__ = told.__context__ = None
+    more = "(lines of libraries and earlier errors are left out; --debug shows them)\n" if less else ""
+    sys.stderr.write("".join(told.format()) + more)
+    return True
 
 
 def _say_consequence(who: str, error: BaseException) -> None:

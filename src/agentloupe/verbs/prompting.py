@@ -28,9 +28,19 @@ class prompt:  # noqa: N801  # used as a function: `with prompt("refund", 4):`
         name: of the template.
         version: of the template, as its registry calls it.
         text: the template itself, of which the SHA-256 is kept: it tells versions apart that nobody numbers.
+
+    A name alone is enough to find the calls of a template; which version it was it does not tell.
+
+    Raises:
+        UsageError: the name is no text, or empty.
     """
 
     def __init__(self, name: str, version: str | int | None = None, *, text: str | None = None) -> None:
+        if not isinstance(name, str) or not name:  # pyright: ignore[reportUnnecessaryIsInstance]  # what untyped code does
+            wrong = f"loupe.prompt wants the template's name, not {name!r}"
+            if callable(name):
+                wrong = "@loupe.prompt stands without the template's name"
+            raise UsageError(wrong, hint='write loupe.prompt("refund", version=4)')
         said: dict[str, Json] = {"name": name}
         if version is not None:
             said["version"] = str(version)

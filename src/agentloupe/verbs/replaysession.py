@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Final, NamedTuple, NoReturn
 
 from agentloupe.engine.explain import digest_of
@@ -16,7 +17,7 @@ from agentloupe.ports import codecs
 from agentloupe.ports.ambient import Caller, caller
 from agentloupe.ports.protocols import Boundary, Opening, Perform
 from agentloupe.ports.schedule.core import Schedule
-from agentloupe.verbs.children import raised_at
+from agentloupe.verbs.children import missing_variable, raised_at
 from agentloupe.words.call import OWN_WORK, Call
 from agentloupe.words.canonical import Json
 from agentloupe.words.errors import Damaged, ReplayMismatch
@@ -67,14 +68,27 @@ class ReplaySession:
 
     def failed(self, error: BaseException) -> None:
         """The agent raised. Never raises: the verdict is in the report."""
+        ruling = self._replayer.ruling
+        of_its_own = ruling.stop is None
         try:
             if isinstance(error, SystemExit) and not error.code:
                 self.finished(None)
             else:
                 self._replayer.end(status_of(error), codecs.encode(error).wire)
         except ReplayMismatch:
-            if not isinstance(error, ReplayMismatch):
+            if isinstance(error, ReplayMismatch):
+                return
+            found = ruling.divergence
+            if found is None or not of_its_own or found.kind != "unconsumed":
                 self._replayer.notes.append(f"the agent raised {raised_at(error)}")
+                return
+            # That it asked for no more is what came of it.
+            unset = missing_variable(error)
+            cause = f"the agent raised {raised_at(error, unset)}"
+            way = "mend what it raised, and replay again; if this end is meant, name it with --expect"
+            if unset is not None:
+                way = f"set the environment variable {unset} (nothing is sent there in a replay), and replay again"
+            ruling.divergence = replace(found, hints=(cause, *found.hints), suggestion=way)
 
 
 class _Difference(NamedTuple):

@@ -70,9 +70,9 @@ class Ran:
 
 
 _WAY = (
-    "            Clients of openai and anthropic are seen by themselves, and so are requests of httpx and requests to\n"
-    "            addresses of models; name others with --model-url, or put @loupe.agent on the entry point and\n"
-    "            @loupe.tool on what asks."
+    "            Clients of openai and anthropic are seen by themselves, and so is what httpx, httpx2, requests, aiohttp and\n"
+    "            boto3 send to addresses of models; name other addresses with --model-url, or put @loupe.agent on the\n"
+    "            entry point and @loupe.tool on what asks."
 )
 
 

@@ -182,7 +182,9 @@ def _replay(case: Case) -> Told:
 def judged(report: ReplayReport, recording: Recording, path: Path | str, again: str) -> Told:
     """The verdict of a replay, with the way to a new recording where the difference may be meant."""
     found = f": {report.divergence.headline()}" if report.divergence else ""
-    lines = [f"recording {near(path)}{found}", report.text()]
+    # A test has no options: there it is an argument.
+    said = report.text().replace("name it with --expect", "name it with expect= of replay(...) or of the marker")
+    lines = [f"recording {near(path)}{found}", said]
     if report.verdict == "diverged" and again:
         lines.append(f"if the change is meant, record it anew, which runs the agent for real: {again}=all")
     text = "\n".join(lines)
