@@ -12,9 +12,13 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
 import agentloupe as loupe
+from agentloupe.engine.loop import encode
 from agentloupe.engine.project import Projector
+from agentloupe.ports import ambient, codecs
 from agentloupe.store.opening import open_url
 from agentloupe.verbs import snapshot as taking
+from agentloupe.words.call import Call
+from agentloupe.words.canonical import Json
 from tests.e2e.served import AXE, Served, serving
 from tests.e2e.world import observed_run
 from tests.tapes import record_in
@@ -32,11 +36,30 @@ class Ran:
     same: str
     after: str
     unknown: str
+    templated: tuple[str, str]
 
 
 def _asking(template: str) -> Any:
     @loupe.agent(name="asking", snapshot={"prompt_template": template})
     def agent() -> str:
+        return "done"
+
+    return agent
+
+
+def _made_from(version: str) -> Any:
+    """Asks twice, the same from any template."""
+
+    @loupe.agent(name="templated")
+    def agent() -> str:
+        for text in ("one", "two"):
+            body: Json = {"model": "m", "messages": [{"role": "user", "content": text}]}
+            answer: Json = {"choices": [{"index": 0, "message": {"role": "assistant", "content": "ok"}}]}
+            with loupe.prompt("triage", version):
+                ambient.call(
+                    Call(kind="llm", name="chat m", input=body, encode=encode, decode=codecs.decode),
+                    lambda answer=answer: answer,
+                )
         return "done"
 
     return agent
@@ -52,8 +75,10 @@ def ran(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
             return record_in(store, _asking(template)).run_id
 
         runs = (recorded("3", BEFORE), recorded("3", BEFORE), recorded("4", AFTER), observed_run(store))
+        patch.setattr(taking, "_versions", lambda _: BEFORE)
+        templated = (record_in(store, _made_from("3")).run_id, record_in(store, _made_from("4")).run_id)
     with serving(db) as served:
-        yield Ran(served, *runs)
+        yield Ran(served, *runs, templated)
 
 
 def shown(page: Page, ran: Ran, left: str, right: str, name: str = "Ran on", **asked: str) -> Locator:
@@ -85,3 +110,21 @@ def test_it_is_said_in_chinese(page: Page, ran: Ran) -> None:
     found = shown(page, ran, ran.before, ran.after, "运行依据", theme="dark", lang="zh-CN")
     expect(found).to_contain_text("4 个软件包有变化：anthropic 2.13.0 → 2.14.0")
     expect(found).to_contain_text("prompt_template 有变化")
+
+
+TEMPLATES = {
+    "en": ("No step differs in value. 2 calls were made from another prompt template.", "Ran on", "prompts, tools"),
+    "zh-CN": ("没有步骤的值不同。 2 次调用由另一个提示词模板生成。", "运行依据", "提示词、"),
+}
+
+
+@pytest.mark.parametrize("lang", TEMPLATES)
+def test_of_calls_from_other_templates_nothing_says_that_only_spelling_or_no_prompt_differs(
+    page: Page, ran: Ran, lang: str
+) -> None:
+    said, name, no = TEMPLATES[lang]
+    found = shown(page, ran, *ran.templated, name=name, lang=lang)
+    expect(page.get_by_text(said, exact=True)).to_be_visible()
+    expect(found).to_contain_text("2 calls were made from another prompt template" if lang == "en" else "2 次调用")
+    expect(found).not_to_contain_text(no)
+    expect(page.get_by_text("triage@3 -> triage@4")).to_have_count(2)
