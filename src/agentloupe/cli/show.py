@@ -21,6 +21,7 @@ from agentloupe.cli.views import (
 from agentloupe.engine.overrides import tool_names
 from agentloupe.ports.recording import Recording
 from agentloupe.verbs.elsewhere import warning_of
+from agentloupe.words.dialects import text_in, tools_in, without_tools
 from agentloupe.words.errors import StepNotFound
 from agentloupe.words.jsontext import Json
 from agentloupe.words.prompts import PROMPT, prompt_of
@@ -244,8 +245,10 @@ def _part(part: Json) -> str:
         return " ".join(text for text in map(_part, inner) if text)
     if isinstance(text := part.get("text") or part.get("refusal"), str):
         return text
-    if isinstance(name := part.get("name"), str):
-        given = part.get("arguments", part.get("input"))
+    asked = part.get("toolUse")
+    call = asked if isinstance(asked, dict) else part
+    if isinstance(name := call.get("name"), str):
+        given = call.get("arguments", call.get("input"))
         return f"=> {name}({given if isinstance(given, str) else short(given, 400)})"
     return ""
 
@@ -322,6 +325,9 @@ def _tries(tries: Json) -> list[tuple[str, str]]:
 
 
 def _show_request(out: Output, request: dict[str, Json], whole_tools: bool) -> None:
+    system = request.get("system")
+    if system is not None:
+        _block(out, "system", text_in({"content": system}))
     messages = request.get("messages")
     for message in messages if isinstance(messages, list) else []:
         role = message.get("role", "?") if isinstance(message, dict) else "?"
@@ -333,11 +339,11 @@ def _show_request(out: Output, request: dict[str, Json], whole_tools: bool) -> N
             _block(out, f"{role}", message["content"])
         else:
             _block(out, f"{role}", message)
-    tools = request.get("tools")
-    if isinstance(tools, list) and tools:
+    tools = tools_in(request)
+    if tools:
         names = ", ".join(name for tool in tools for name in tool_names([tool]) or [short(tool, 40)])
         _block(out, f"tools ({len(tools)})", tools if whole_tools else f"{names}   (whole with --tools)")
-    rest = {name: value for name, value in request.items() if name not in ("messages", "tools")}
+    rest = {name: value for name, value in without_tools(request).items() if name not in ("messages", "system")}
     if rest:
         _block(out, "parameters", rest)
 

@@ -268,6 +268,8 @@ def _of_place(kind: str, change: Change, request: Json) -> Iterator[str]:
     head = change.path[0]
     if head in ("system", "instructions") or _role(request, change.path) in ("system", "developer"):
         yield _PROMPT
+    elif change.path[:2] == ("toolConfig", "tools"):
+        yield _TOOLS
     elif head in SHARED_LISTS:
         yield _TOOLS if head == "tools" else _MESSAGE
     else:

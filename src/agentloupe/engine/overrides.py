@@ -12,7 +12,7 @@ from typing import Any, Literal, cast
 
 from agentloupe.engine.edits import ABSENT, Edit, Path, apply_edits, nearest, parse_path, same, show_path, value_at
 from agentloupe.words.canonical import Json
-from agentloupe.words.dialects import Form, form_of
+from agentloupe.words.dialects import Form, form_of, tools_in
 from agentloupe.words.errors import UsageError
 from agentloupe.words.jsontext import loads
 
@@ -298,10 +298,10 @@ def _message_edit(edit: MessageEdit, name: str, history: list[Json]) -> Edit:
 
 
 def tool_name(definition: Json) -> str | None:
-    """Name of a tool definition, in the chat form (`function.name`) or the flat one (`name`)."""
+    """Name of a tool definition, in the chat form (`function.name`), the one of Converse (`toolSpec.name`) or the flat one (`name`)."""
     if not isinstance(definition, dict):
         return None
-    function = definition.get("function")
+    function = definition.get("function", definition.get("toolSpec"))
     name = function.get("name") if isinstance(function, dict) else definition.get("name")
     return name if isinstance(name, str) else None
 
@@ -320,10 +320,10 @@ def _tool_edits(edits: Sequence[ToolEdit], request: Mapping[str, Json], form: Fo
     """One edit of the whole list: it is sent on every call, and a list that becomes empty has to go."""
     if not edits:
         return []
-    if form in _CONFIGS:
+    if form == "gemini":
         raise UsageError("tools of this form of request are changed by path", hint="--set tools[0]....=VALUE")
-    listed = request.get("tools")
-    tools = list(listed) if isinstance(listed, list) else []
+    holder, place = (("toolConfig",), ("toolConfig", "tools")) if form == "converse" else (("tools",), ("tools",))
+    tools = list(tools_in(request))
     for edit in edits:
         at = next((i for i, tool in enumerate(tools) if tool_name(tool) == edit.name), None)
         if edit.op == "add" and at is None:
@@ -338,8 +338,8 @@ def _tool_edits(edits: Sequence[ToolEdit], request: Mapping[str, Json], form: Fo
         else:
             tools[at] = edit.definition
     if not tools:
-        return [_removal(("tools",), request)] if "tools" in request else []
-    return [_set(("tools",), tools, request)]
+        return [_removal(holder, request)] if holder[0] in request else []
+    return [_set(place, tools, request)]
 
 
 def _removal(path: Path, request: Mapping[str, Json]) -> Edit:

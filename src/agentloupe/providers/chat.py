@@ -17,6 +17,7 @@ from agentloupe.words.dialects import Form, finish_reason_of, hosted_tools, serv
 __all__ = [
     "MODEL_IN_PATH",
     "QUERY",
+    "asked_at",
     "endpoint_of",
     "former_name",
     "host_of",
@@ -173,6 +174,12 @@ def _tokens(usage: Mapping[str, Json], facts: dict[str, Json]) -> None:
             if type(count := usage.get(name)) is int:
                 facts[ours] = count
                 break
+
+
+def asked_at(path: str) -> str:
+    """The endpoint of a model as it is told. A path of Bedrock has the model in the middle, which `endpoint_of` would end at."""
+    named = _BEDROCK.search(path)
+    return endpoint_of(path) if named is None else f"/model/*/{named[2]}"
 
 
 @lru_cache(256)

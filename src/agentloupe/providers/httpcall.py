@@ -71,7 +71,7 @@ class HttpCall:
         endpoint = chat.endpoint_of(self._path)
         facts: Attrs = {"provider": chat.provider_of(self._url), "method": self._method}
         if self._model:
-            facts = {**chat.request_facts(self._body, self._path), **facts, "endpoint": endpoint}
+            facts = {**chat.request_facts(self._body, self._path), **facts, "endpoint": chat.asked_at(self._path)}
 
         def decoded(answer: Json) -> object:
             if not isinstance(answer, dict):

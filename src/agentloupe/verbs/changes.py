@@ -59,7 +59,9 @@ def _part_lines(parts: Mapping[str, Any]) -> list[str]:
             lines += _change_lines("  ", message.get("changes"))
     lines += [f"tool {tool['name']}: {tool['op']}" for tool in parts.get("tools") or ()]
     rest = [
-        c for c in parts.get("input") or () if not str(c.get("path", "")).startswith(("messages", "tools", "input"))
+        c
+        for c in parts.get("input") or ()
+        if not str(c.get("path", "")).startswith(("messages", "tools", "toolConfig.tools", "input"))
     ]
     return lines + _change_lines("request", rest)
 

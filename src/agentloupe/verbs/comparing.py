@@ -13,12 +13,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Literal, cast
+from typing import Literal
 
 from agentloupe.engine.compare import Comparison, Row, Side, Summary, compare_runs, summarise
 from agentloupe.engine.costs import PriceTable, price_run
 from agentloupe.engine.difference import changes_between
 from agentloupe.engine.news import News
+from agentloupe.engine.overrides import tool_name
 from agentloupe.engine.project import load_step, outcome_of, project
 from agentloupe.engine.snapshots import read_snapshot
 from agentloupe.engine.verify import verify
@@ -30,7 +31,7 @@ from agentloupe.ports.recording import GetBodies, Recording
 from agentloupe.verbs.api import open_store, resolve
 from agentloupe.verbs.replaying import find_recording
 from agentloupe.words.canonical import Json, canonical, loads
-from agentloupe.words.dialects import text_in
+from agentloupe.words.dialects import text_in, tools_in, without_tools
 from agentloupe.words.errors import Corrupt, Damaged, UsageError
 from agentloupe.words.event import Event
 from agentloupe.words.keeping import DIGEST_OF, DIGESTS, KEPT
@@ -239,7 +240,7 @@ def _asked_changes(left: Step, right: Step) -> dict[str, list[Json]]:
     return {
         "messages": message_changes(_history(one), _history(other)),
         "answer": message_changes([left.output], [right.output]),
-        "tools": tool_changes(one.get("tools"), other.get("tools")),
+        "tools": tool_changes(tools_in(one), tools_in(other)),
     }
 
 
@@ -248,8 +249,9 @@ def request_changes(left: Step, right: Step) -> dict[str, list[Json]]:
 
     `parameters` lists changed places of everything in the requests that is neither message nor tool; see `detail` for the others.
     """
-    apart = {*_HISTORIES, "tools"}
-    one, other = ({k: v for k, v in _request(step).items() if k not in apart} for step in (left, right))
+    one, other = (
+        {k: v for k, v in without_tools(_request(step)).items() if k not in _HISTORIES} for step in (left, right)
+    )
     return {**_asked_changes(left, right), "parameters": _changes(one, other)}
 
 
@@ -372,7 +374,5 @@ def tool_changes(left: Json, right: Json) -> list[Json]:
 def _by_name(tools: Json) -> dict[str, Json]:
     named: dict[str, Json] = {}
     for at, tool in enumerate(tools if isinstance(tools, list) else []):
-        inside = cast("dict[str, Json]", tool).get("function", tool) if isinstance(tool, dict) else None
-        name = inside.get("name") if isinstance(inside, dict) else None
-        named[name if isinstance(name, str) else f"#{at}"] = tool
+        named[tool_name(tool) or f"#{at}"] = tool
     return named

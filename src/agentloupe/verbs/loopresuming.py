@@ -25,6 +25,7 @@ from agentloupe.verbs.replaying import rules_in
 from agentloupe.verbs.sessions import settings_here
 from agentloupe.words.call import Effect
 from agentloupe.words.canonical import Json
+from agentloupe.words.dialects import tools_in
 from agentloupe.words.errors import (
     CassetteMiss,
     LoupeError,
@@ -143,8 +144,7 @@ def _tools_named(tape: Tape) -> list[str]:
     from agentloupe.engine.overrides import tool_names
 
     request = tape.recording.body(tape.started.bodies.get("request"))
-    listed = request.get("tools") if isinstance(request, dict) else None
-    told = tool_names(listed) if isinstance(listed, list) else []
+    told = tool_names(tools_in(request)) if isinstance(request, dict) else []
     called = [call.name for call in tape.calls if call.kind == "tool" and not call.attrs.get("parse_error")]
     return list(dict.fromkeys((*told, *called)))
 

@@ -13,7 +13,18 @@ from typing import Any, Final, Literal, cast
 
 from agentloupe.words.canonical import Json
 
-__all__ = ["Form", "finish_reason_of", "form_in", "form_of", "hosted_tools", "message_in", "server_held", "text_in"]
+__all__ = [
+    "Form",
+    "finish_reason_of",
+    "form_in",
+    "form_of",
+    "hosted_tools",
+    "message_in",
+    "server_held",
+    "text_in",
+    "tools_in",
+    "without_tools",
+]
 
 Form = Literal["chat", "anthropic", "responses", "gemini", "converse"]
 """A dialect: the form in which a provider is asked and answers."""
@@ -80,6 +91,28 @@ def form_in(answer: Json) -> Form | None:
     if _converse_message(answer) is not None:
         return "converse"
     return "anthropic" if answer.get("type") == "message" else None
+
+
+# --- tools that a model is told of ------------------------------------------------------------------------------------
+
+
+def tools_in(request: Mapping[str, Json]) -> list[Json]:
+    """Definitions of the tools that a request tells of: its `tools`, or those in the `toolConfig` of Converse."""
+    listed = request.get("tools")
+    held = request.get("toolConfig")
+    if listed is None and isinstance(held, dict):
+        listed = held.get("tools")
+    return listed if isinstance(listed, list) else []
+
+
+def without_tools(request: Mapping[str, Json]) -> dict[str, Json]:
+    """A request without the definitions of its tools. Whatever else is said of them stays."""
+    rest = {name: value for name, value in request.items() if name != "tools"}
+    if "tools" not in request and isinstance(held := rest.get("toolConfig"), dict) and "tools" in held:
+        del rest["toolConfig"]
+        if further := {name: value for name, value in held.items() if name != "tools"}:
+            rest["toolConfig"] = further
+    return rest
 
 
 # --- what a provider does and keeps -----------------------------------------------------------------------------------

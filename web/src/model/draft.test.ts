@@ -10,6 +10,7 @@ import {
   recordedParameter,
   restOf,
   toolsAreNamed,
+  toolsIn,
 } from './request';
 
 const WEATHER = { type: 'function', function: { name: 'get_weather', parameters: { type: 'object' } } };
@@ -256,5 +257,19 @@ describe('a recorded request', () => {
     expect(toolsAreNamed('{"tools":[{"name":"a"},{"name":"a"}]}', 'anthropic')).toBe(false);
     expect(toolsAreNamed(REQUEST, 'gemini')).toBe(false);
     expect(Object.keys(restOf(REQUEST, 'gemini'))).toContain('tools');
+  });
+
+  it('has the tools of Converse, which stand in a configuration of their own', () => {
+    const tool = newTool('converse');
+    const request = (config: object) => JSON.stringify({ messages: [], toolConfig: config });
+    const converse = { ...dialog, form: 'converse', request: request({ tools: [tool] }) } as ForkDialog;
+    expect(toolsIn(converse.request)).toEqual([tool]);
+    expect(toolsAreNamed(converse.request, 'converse')).toBe(true);
+    expect(restOf(converse.request, 'converse')).toEqual({});
+    expect(Object.keys(restOf(request({ tools: [tool], toolChoice: { any: {} } }), 'converse'))).toEqual([
+      'toolConfig',
+    ]);
+    const body = bodyOf({ ...EMPTY, removedTools: ['new_tool'] }, converse);
+    expect(body['overrides']).toEqual({ tools: [{ op: 'remove', name: 'new_tool' }] });
   });
 });

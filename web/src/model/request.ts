@@ -42,20 +42,22 @@ export function messagesIn(request: string): readonly unknown[] {
 
 /** The tools that the model was told of. */
 export function toolsIn(request: string): readonly unknown[] {
-  return listIn(request, ['tools']);
+  const whole = membersOf(parseJson(request));
+  const listed = whole?.['tools'] ?? membersOf(whole?.['toolConfig'])?.['tools'];
+  return Array.isArray(listed) ? listed : [];
 }
 
 /** Name of a tool's definition, in each form that requests have; null for one of the provider's own. */
 export function toolName(definition: unknown): string | null {
   const whole = membersOf(definition);
-  const name = membersOf(whole?.['function'])?.['name'] ?? whole?.['name'];
+  const name = membersOf(whole?.['function'] ?? whole?.['toolSpec'])?.['name'] ?? whole?.['name'];
   return typeof name === 'string' && name !== '' ? name : null;
 }
 
 /** Whether tools can be edited one by one: the form has such a list, and each has a name of its own. */
 export function toolsAreNamed(request: string, form: string | null): boolean {
   const names = toolsIn(request).map(toolName);
-  return form !== 'gemini' && form !== 'converse' && !names.includes(null) && new Set(names).size === names.length;
+  return form !== 'gemini' && !names.includes(null) && new Set(names).size === names.length;
 }
 
 /** A definition to begin a new tool with, in the form that the request has. */
@@ -63,6 +65,7 @@ export function newTool(form: string | null): unknown {
   const schema = { type: 'object', properties: {}, required: [] };
   const named = { name: 'new_tool', description: '' };
   if (form === 'anthropic') return { ...named, input_schema: schema };
+  if (form === 'converse') return { toolSpec: { ...named, inputSchema: { json: schema } } };
   if (form === 'responses') return { type: 'function', ...named, parameters: schema };
   return { type: 'function', function: { ...named, parameters: schema } };
 }
@@ -77,7 +80,11 @@ export function newMessage(form: string | null): unknown {
 export function restOf(request: string, form: string | null): Members {
   const whole = membersOf(parseJson(request)) ?? {};
   const fields: readonly string[] = Object.values(NAMES).flat();
-  const apart: readonly string[] = toolsAreNamed(request, form) ? APART : APART.filter(name => name !== 'tools');
+  const named = toolsAreNamed(request, form);
+  const apart: string[] = APART.filter(name => named || name !== 'tools');
+  const config = membersOf(whole['toolConfig']); // of Converse: its tools, and which of them is wanted
+  if (form === 'converse' && named && config !== null && Object.keys(config).every(name => name === 'tools'))
+    apart.push('toolConfig');
   return Object.fromEntries(Object.entries(whole).filter(([name]) => !apart.includes(name) && !fields.includes(name)));
 }
 

@@ -12,6 +12,7 @@ from typing import Final
 
 from agentloupe.engine.views.messages import Message
 from agentloupe.words.canonical import Json, dumps
+from agentloupe.words.dialects import tools_in
 
 __all__ = ["Share", "parts_of", "sampled", "shares", "sized"]
 
@@ -41,7 +42,7 @@ def parts_of(
 ) -> Mapping[tuple[str, str, bool], int]:
     """Characters by role, source and whether they are new; tool definitions count as a role of their own."""
     found: dict[tuple[str, str, bool], int] = {}
-    tools = request.get("tools") if isinstance(request, dict) else None
+    tools = tools_in(request) if isinstance(request, dict) else None
     if tools:
         found["tool schemas", "program", False] = len(dumps(tools))
     for message, fresh, source in zip(messages, new, sources, strict=True):

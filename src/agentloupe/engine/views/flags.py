@@ -139,7 +139,7 @@ class _Heads:
             ref = _reference(request.get(name))
             if ref is not None:
                 shown[name] = [self._first.get(ref)]
-        return quick_text(instructions_of(shown)), quick_text(request.get("tools"))
+        return quick_text(instructions_of(shown)), quick_text(request.get("tools", request.get("toolConfig")))
 
 
 def _read(text: bytes) -> Json:

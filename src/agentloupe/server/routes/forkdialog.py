@@ -20,7 +20,7 @@ from agentloupe.server.reading import Opened
 from agentloupe.server.reply import reply
 from agentloupe.server.schemas.jobs import ForkDialog
 from agentloupe.verbs.jobspec import BUILT_IN
-from agentloupe.words.dialects import Form, server_held
+from agentloupe.words.dialects import Form, server_held, tools_in, without_tools
 from agentloupe.words.errors import LoupeError
 from agentloupe.words.jsontext import Json, dumps
 from agentloupe.words.step import Step
@@ -57,7 +57,7 @@ def fork_dialog(
             "system_prompt": prompt if isinstance(prompt, str) else _system_text(whole) if prompt is not None else None,
             "model": model if isinstance(model := whole.get("model"), str) else opened.run.model,
             "temperature": temperature if isinstance(temperature, int | float) else None,
-            "parameters": {name: value for name, value in whole.items() if name not in _APART},
+            "parameters": {name: value for name, value in without_tools(whole).items() if name not in _APART},
             "tools": _tools(opened.steps, whole),
             "engines": _engines(here, opened, form, at),
             "endpoints": _endpoints(here),
@@ -83,8 +83,7 @@ def _kept(steps: Sequence[Step], start: int) -> dict[str, int]:
 
 def _tools(steps: Sequence[Step], request: Mapping[str, Json]) -> list[dict[str, Any]]:
     """Tools that the model was told of, then others that were called."""
-    listed = request.get("tools")
-    told = tool_names(listed) if isinstance(listed, list) else []
+    told = tool_names(tools_in(request))
     called = [step for step in steps if step.kind == "tool"]
     found: list[dict[str, Any]] = []
     for name in dict.fromkeys((*told, *(step.name for step in called))):

@@ -20,6 +20,7 @@ from agentloupe.server.reading import Opened
 from agentloupe.server.reply import reply
 from agentloupe.server.schemas import views as schemas
 from agentloupe.verbs.comparing import request_changes
+from agentloupe.words.dialects import tools_in, without_tools
 from agentloupe.words.errors import Damaged, UsageError
 from agentloupe.words.jsontext import Json
 from agentloupe.words.prompts import prompt_of
@@ -58,13 +59,13 @@ def _overview(here: Context, opened: Opened, step: Step) -> dict[str, Any]:
     attrs = step.attrs
     begins = opened.run.parent_run_id is not None and opened.run.forked_from_step == step.idx
     return {
-        "asked_for": _word(request.get("model")),
+        "asked_for": _word(request.get("model")) or _model_in_path(step),
         "answered_by": _word(attrs.get("model")) if step.ended_at else None,
         "given_by": _word(attrs.get("answered_by")),
         "provider": _word(attrs.get("provider")),
         "prompt": prompt_of(attrs),
-        "parameters": {name: value for name, value in request.items() if name not in _APART},
-        "tools": _tool_names(request.get("tools")),
+        "parameters": {name: value for name, value in without_tools(request).items() if name not in _APART},
+        "tools": _tool_names(tools_in(request)),
         "stop_reason": _word(attrs.get("finish_reason")),
         "request_digest": step.input_digest,
         "tries": [_try(one) for one in _objects(attrs.get("tries"))],
@@ -90,6 +91,12 @@ def _try(one: Mapping[str, Json]) -> dict[str, Any]:
         "ms": ms if isinstance(ms, int | float) else None,
         "error": None if error is None else str(error),
     }
+
+
+def _model_in_path(step: Step) -> str | None:
+    """The model that a request names in its address and not in its body: the step is called after it."""
+    named = step.name.partition(" ")[2]
+    return named if named and step.kind == "llm" and "endpoint" in step.attrs and named[0] != "/" else None
 
 
 def _tool_names(tools: Json) -> list[str]:

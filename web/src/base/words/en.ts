@@ -214,7 +214,8 @@ export const en = {
   'run.limitedOff': 'It cannot be replayed, and no fork can start where a request is gone.',
   'run.means.lossy': 'Storage failed during this run: some events are missing.',
   'run.means.control_flow': 'The flow was recorded, not everything that it read.',
-  'run.means.limited_replay': 'Some bodies are gone: it can be read, and not replayed whole.',
+  'run.means.limited_replay':
+    'Some values could not be recorded, or were not kept: it can be read, and not replayed whole.',
   'run.means.trace_only': 'Only a trace was recorded: it can be read, and not replayed.',
   'run.onlyPolicy': 'requests unchanged, tools answered otherwise',
   'run.waiting': 'The run waits for a person.',

@@ -209,7 +209,7 @@ export const zh = {
   'run.limitedOff': '不能回放；请求已缺失之处不能开始分叉。',
   'run.means.lossy': '运行期间存储失败：部分事件缺失。',
   'run.means.control_flow': '录制了流程，但未录制它读取的全部内容。',
-  'run.means.limited_replay': '部分正文已缺失：可以阅读，不能完整回放。',
+  'run.means.limited_replay': '部分值未能记录或未保留：可以阅读，不能完整回放。',
   'run.means.trace_only': '只录制了轨迹：可以阅读，不能回放。',
   'run.onlyPolicy': '请求未改动，工具由其他方式应答',
   'run.waiting': '运行正在等待人工。',
