@@ -171,7 +171,9 @@ def test_a_script_that_does_something_else_is_refused(store: Store, script: Path
     assert (len(store.runs()), log(script)) == (before, [])
 
 
-def test_a_rule_may_name_a_tool_that_only_the_script_declares(store: Store, script: Path):
+def test_a_rule_may_name_a_tool_that_only_the_script_declares(
+    store: Store, script: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     text = script.read_text().replace(
         "@loupe.agent", '@loupe.tool(effect="read")\ndef spare():\n    pass\n\n@loupe.agent'
     )
@@ -182,6 +184,7 @@ def test_a_rule_may_name_a_tool_that_only_the_script_declares(store: Store, scri
     assert new.status == "ok"
     with pytest.raises(UsageError, match="no tool 'sparse' in this run; it has: look, spare"):
         fork_command(run_id, command, from_step=3, store=store, tools={"sparse": "stub"})
+    assert "Traceback" not in capfd.readouterr().err
 
 
 def test_a_script_that_diverges_before_n_is_refused(store: Store, script: Path):

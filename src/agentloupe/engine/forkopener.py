@@ -82,8 +82,7 @@ class ForkOpener:
 
         Raises:
             ForkRefused: another agent starts than the recorded one (`other_agent`), with other arguments
-                (`other_arguments`), or a second one starts (`second_agent`).
-            UsageError: what `check` raises.
+                (`other_arguments`), a second one starts (`second_agent`), or `check` finds something wrong (`usage`).
         """
         recorded = self.forker.plan.cut.tape.started.name
         if self.session is not None:
@@ -103,7 +102,8 @@ class ForkOpener:
                 self.check()
             except UsageError as wrong:
                 self.refusal = self.refusal or wrong
-                raise
+                # In the program it is a stop like any other, of which no traceback is shown.
+                raise ForkRefused(wrong.message, hint=wrong.hint, reason=wrong.reason) from wrong
         self.session = ForkSession(self.forker.plan.run_id, self.forker)
         self.forker.begins(opening)
         return self.session
