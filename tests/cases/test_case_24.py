@@ -71,7 +71,7 @@ def fresh_scrubbers() -> Iterator[None]:
 @pytest.mark.usefixtures("fresh_scrubbers")
 def test_a_rule_that_raises_withholds_that_text_only(exchange: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     broken = credentials.Shape("broken", ("5512",), "order", when=_raise)
-    monkeypatch.setattr("agentloupe.engine.scrubber.SHAPES", (broken, *credentials.SHAPES))
+    monkeypatch.setattr("agentloupe.engine.rulesets.SHAPES", (broken, *credentials.SHAPES))
     found = scrub(exchange, Rules(keep=("nothing-that-is-there",)))
     assert found.withheld == ("$.request.body.messages[0].content",)
     text = json.dumps(found.value)
@@ -92,7 +92,7 @@ def test_a_rule_that_raises_costs_a_run_one_text_and_the_rest_is_stored(
         return exchange
 
     broken = credentials.Shape("broken", ("5512",), "order", when=_raise)
-    monkeypatch.setattr("agentloupe.engine.scrubber.SHAPES", (broken, *credentials.SHAPES))
+    monkeypatch.setattr("agentloupe.engine.rulesets.SHAPES", (broken, *credentials.SHAPES))
     (workdir / "loupe.toml").write_text('[secrets]\nfields = ["rules-of-this-test"]\n', "utf-8")
     store = open_url(workdir / "x.db")
     with loupe.recording("leaks", store=store) as block:

@@ -294,21 +294,23 @@ def breaking(point: str, after: int, patch: pytest.MonkeyPatch) -> Generator[lis
         yield calls
 
 
-RECORDER = ["_named", "_open", "_asked", "_opened", "_close", "_encode", "_clean_facts", "_clean_start", "_store_end"]
+RECORDER = ["_open", "_asked", "_opened", "_close", "_encode", "_store_end"]
+CLEANER = ["value", "facts", "attrs", "named", "call", "request", "output", "started"]
 SCRIBE = ["started", "finished", "asked", "opened", "stream_opened", "streamed", "closed", "read", "scheduled"]
 SCHEDULE = ["_pick", "_pump", "_hand_over", "_quiet", "_wait", "_flush", "_release"]
 AT_THE_END = ("_flush", "_release", "flush", "close")
 """When nothing depends on it any more, or another tries again."""
 POINTS = [
     *(f"engine.recorder:Recorder.{name}" for name in RECORDER),
+    *(f"engine.cleaning:Cleaner.{name}" for name in CLEANER),
     *(f"ports.scribe:Scribe.{name}" for name in SCRIBE),
     *(f"ports.schedule.core:Schedule.{name}" for name in SCHEDULE),
     *(f"ports.schedule.gate:Gate.{name}" for name in ("_sit_down", "_come", "_look", "_rest", "_busy")),
     *(
         "ports.codecs.walk:Encoder._deep",
         "ports.schedule.order:Order.head",
-        "engine.recorder:scrub",
-        "engine.recorder:scrub_text",
+        "engine.cleaning:scrub",
+        "engine.cleaning:scrub_text",
         "ports.pack:Packer.pack",
     ),
     *("engine.book:Book.append", "engine.book:Book.check", "ports.pack:Packer.request"),
