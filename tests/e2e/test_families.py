@@ -20,7 +20,8 @@ def test_a_family_stands_together_and_the_address_keeps_it(page: Page, server: S
     page.get_by_role("button", name="Family, newest first").click()
     expect(page).to_have_url(re.compile("sort=family"))
     forks = {*world.candidates, *world.controls}
-    expect(page.get_by_role("row").filter(has=page.get_by_text(world.observed, exact=True))).to_be_visible()
+    root = page.get_by_role("row").filter(has=page.get_by_text(world.observed, exact=True))
+    expect(root).to_be_visible()
     ids = shown(page)
     at = ids.index(world.observed)
     below = ids[at + 1 : at + 1 + len(forks)]
@@ -28,6 +29,7 @@ def test_a_family_stands_together_and_the_address_keeps_it(page: Page, server: S
     assert set(below) <= forks | {run for run in ids if run.startswith(world.observed)}
     page.reload()
     expect(page.get_by_role("button", name="Family, newest first")).to_have_attribute("aria-pressed", "true")
+    expect(root).to_be_visible()
     assert shown(page).index(world.observed) == at
     page.get_by_role("button", name="Time", exact=True).last.click()
     expect(page).not_to_have_url(re.compile("sort="))
