@@ -21,7 +21,9 @@ def test_a_family_stands_together_and_the_address_keeps_it(page: Page, server: S
     expect(page).to_have_url(re.compile("sort=family"))
     forks = {*world.candidates, *world.controls}
     root = page.get_by_role("row").filter(has=page.get_by_text(world.observed, exact=True))
-    expect(root).to_be_visible()
+    behind = root.locator("xpath=following-sibling::*")
+    for fork in forks:
+        expect(behind.filter(has=page.get_by_text(fork, exact=True))).to_have_count(1)
     ids = shown(page)
     at = ids.index(world.observed)
     below = ids[at + 1 : at + 1 + len(forks)]
