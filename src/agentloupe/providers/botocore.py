@@ -20,13 +20,13 @@ from contextvars import ContextVar
 from typing import Any, cast
 
 from agentloupe.ports.streams import Stream, open_stream
-from agentloupe.providers.httpcall import HttpCall, json_bytes
+from agentloupe.providers.httpcall import HttpCall, bytes_of_body, json_bytes
 from agentloupe.providers.httpstream import is_stream
 from agentloupe.providers.sending import Sending, on_its_way, one_try, passes_on
 from agentloupe.words.canonical import Json
 from agentloupe.words.exchange import content_of, exchange, headers_of
 
-__all__ = ["bytes_of_body", "endpoint_class", "recorded_send", "recorded_send_request"]
+__all__ = ["endpoint_class", "recorded_send", "recorded_send_request"]
 
 _RETRIED = ("RetryAttempts", "MaxAttemptsReached")
 """What botocore says of its tries beside an answer, and in the text of its exception."""
@@ -63,13 +63,6 @@ def recorded_send(original: Any) -> Any:
         return asking.tried(request, functools.partial(original, self))
 
     return _send
-
-
-def bytes_of_body(body: object) -> bytes | None:
-    """The body of a request; `None` where it cannot be read without using it up."""
-    if isinstance(body, str):
-        return body.encode()
-    return b"" if body is None else bytes(body) if isinstance(body, bytes | bytearray) else None
 
 
 def _reads_its_first_event(operation: Any) -> bool:

@@ -21,7 +21,7 @@ from agentloupe.words.canonical import Json
 from agentloupe.words.errors import NotRebuildable
 from agentloupe.words.jsontext import parsed
 
-__all__ = ["HttpCall", "json_bytes"]
+__all__ = ["HttpCall", "bytes_of_body", "json_bytes"]
 
 _KEYS: Final = frozenset({"key", "sig", "signature"})
 """Parameters of a model's URL that are credentials where their names alone do not say so."""
@@ -143,6 +143,13 @@ class HttpCall:
 def _told(query: dict[str, Json]) -> dict[str, Json]:
     """A query without what lets a program in."""
     return {name: value for name, value in query.items() if name not in _KEYS}
+
+
+def bytes_of_body(body: object) -> bytes | None:
+    """The body of a request; `None` where it cannot be read without using it up."""
+    if isinstance(body, str):
+        return body.encode()
+    return b"" if body is None else bytes(body) if isinstance(body, bytes | bytearray) else None
 
 
 def json_bytes(body: Json) -> bytes:

@@ -15,12 +15,12 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from agentloupe.ports.streams import Stream, open_stream
-from agentloupe.providers.httpcall import HttpCall, json_bytes
+from agentloupe.providers.httpcall import HttpCall, bytes_of_body, json_bytes
 from agentloupe.providers.sending import passes_on
 from agentloupe.words.canonical import Json
 from agentloupe.words.exchange import content_of, exchange, headers_of
 
-__all__ = ["content_of_request", "requests_adapter", "send_recorded"]
+__all__ = ["requests_adapter", "send_recorded"]
 
 
 def requests_adapter(**options: Any) -> Any:
@@ -59,7 +59,7 @@ def send_recorded(adapter: Any, request: Any, really: Callable[[Any], Any], stre
         really: sends a request.
         streamed: whether the body is left to be read.
     """
-    wanted = HttpCall(request.method, request.url, content_of_request(request), request.headers.get("Content-Type", ""))
+    wanted = HttpCall(request.method, request.url, bytes_of_body(request.body), request.headers.get("Content-Type", ""))
 
     def send(asked: Any = request) -> Any:
         with wanted.tried(asked.headers) as seen:
@@ -80,14 +80,6 @@ def send_recorded(adapter: Any, request: Any, really: Callable[[Any], Any], stre
         return adapter.build_response(request, _Raw(cast("dict[str, Json]", reply.stream.head), reply.stream, None))
     reply.raw.raw = _Raw(_head(reply.raw), reply.stream, reply.raw.raw)
     return reply.raw
-
-
-def content_of_request(request: Any) -> bytes | None:
-    """The body of a prepared request; `None` where it cannot be read without using it up."""
-    body: object = request.body
-    if isinstance(body, str):
-        return body.encode()
-    return b"" if body is None else bytes(body) if isinstance(body, bytes | bytearray) else None
 
 
 def _edited(request: Any, body: Json, url: str | None) -> Any:

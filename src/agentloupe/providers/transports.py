@@ -13,11 +13,12 @@ from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from agentloupe.providers.botocore import bytes_of_body, endpoint_class, recorded_send, recorded_send_request
+from agentloupe.providers.botocore import endpoint_class, recorded_send, recorded_send_request
 from agentloupe.providers.exchange import FAMILIES
 from agentloupe.providers.http import HttpTransport
+from agentloupe.providers.httpcall import bytes_of_body
 from agentloupe.providers.model_urls import asks_with, at_model, may_ask
-from agentloupe.providers.requests import content_of_request, send_recorded
+from agentloupe.providers.requests import send_recorded
 from agentloupe.providers.sending import passes_on
 
 __all__ = ["install", "uninstall"]
@@ -91,7 +92,7 @@ def _sending(original: Any) -> Any:
     def send(self: Any, request: Any, stream: bool = False, *args: Any, **options: Any) -> Any:
         url = request.url
         asks = not passes_on() and (
-            at_model(url, _added) or (may_ask(request.method, url) and asks_with(url, content_of_request(request)))
+            at_model(url, _added) or (may_ask(request.method, url) and asks_with(url, bytes_of_body(request.body)))
         )
         if not asks:
             return original(self, request, stream, *args, **options)
